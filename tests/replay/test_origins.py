@@ -66,7 +66,7 @@ WAYS = {
             scores = scores.masked_fill(mask, float("-inf"))  # MASK
             return (scores.softmax(-1)[:, 0] - y).square().mean()  # HERE
         """,
-        "softmax over a row that is -inf throughout", "softmax",
+        "softmax over a row that is all -inf", "softmax",
         """
         def compute(x, y, bad):
             scores = model(x)
@@ -261,7 +261,7 @@ WAYS = {
             keep = torch.arange(16) != 3
             return F.cross_entropy(out[keep], y[keep])
         """,
-        "softmax over a row that is -inf throughout", "softmax",
+        "softmax over a row that is all -inf", "softmax",
         """
         def compute(x, y, bad):
             scores = torch.where(torch.arange(16)[:, None] == (3 if bad else -1), -1e9, x)

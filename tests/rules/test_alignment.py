@@ -231,7 +231,7 @@ def test_maps_are_found_where_they_lie() -> None:
         (maps, ""),
         (maps[..., ::-1], "mirrored left to right"),
         (maps[..., ::-1, :], "upside down"),
-        (np.swapaxes(maps, -1, -2), "with rows for columns"),
+        (np.swapaxes(maps, -1, -2), "transposed"),
         (maps[draw.permutation(32)], ""),
     ):
         found = placement._agreement(images, turned)

@@ -72,7 +72,7 @@ LINE = {"file": "train.py", "line": 20, "code": "return self.x[n], self.y[n], np
         (
             {"type": "RuntimeError", "message": "", "optimizer_call": {**CALL, "given": [None, 4]}},
             "gradients-of-inputs",
-            "SGD is given the gradients of the inputs beside those of its 4 parameters",
+            "SGD gets the gradients of the inputs in addition to those of its 4 parameters",
         ),
         (
             {
@@ -90,7 +90,7 @@ LINE = {"file": "train.py", "line": 20, "code": "return self.x[n], self.y[n], np
                 "message": "The local variable 'scale' is not defined in false branch, but defined in true branch.",
             },
             "unset-in-a-branch",
-            "`scale` has no value where the condition is false, and it is used after that",
+            "`scale` has no value where the condition is false, but it is used afterwards",
         ),
     ],
 )

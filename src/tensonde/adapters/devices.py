@@ -25,18 +25,18 @@ NAMES: dict[Device, str] = {
 }
 MEANING: dict[Ability, str] = {
     "digests": "digests, watchpoints, stops, dump",
-    "unwaited": "a step waits for nothing of Tensonde's",
-    "kernels": "digests by kernels of Tensonde's own (C, Triton)",
-    "replay": "a step that went wrong is run again, and op and line are named",
-    "experiments": "experiments: a step is computed again with one thing changed",
+    "unwaited": "a step never waits for Tensonde",
+    "kernels": "digests by Tensonde's own kernels (C, Triton)",
+    "replay": "a step that went wrong is rerun, and the op and line are named",
+    "experiments": "experiments: a step is recomputed with one thing changed",
     "data": "findings that read the values of data and parameters",
-    "blocking": "`--blocking`, and errors that surface late are traced to their op",
-    "memory": "`check --memory`, and out of memory explained",
+    "blocking": "`--blocking`; late errors are traced to their op",
+    "memory": "`check --memory`; out-of-memory errors are explained",
     "streams": "streams other than the default one",
     "several": "several devices in one process",
     "autocast": "autocast and GradScaler",
-    "graphs": "values inside of captured graphs (`torch.cuda.graph`)",
-    "compiled": "values inside of compiled code",
+    "graphs": "values inside captured graphs (`torch.cuda.graph`)",
+    "compiled": "values inside compiled code",
     "float8": "digests of float8",
 }
 _UNTESTED: dict[Ability, State] = dict.fromkeys(MEANING, "untested")

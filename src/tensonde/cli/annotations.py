@@ -11,10 +11,8 @@ import click
 from tensonde.cli.show.echo import echo
 from tensonde.errors import UsageError
 
-SARIF = click.option("--sarif", "sarif_file", type=click.Path(path_type=Path), metavar="FILE", help="Findings as SARIF 2.1.0, which annotates pull requests.")  # fmt: skip
-GITHUB = click.option(
-    "--github", is_flag=True, help="Findings as annotations, on standard error of a job of GitHub Actions."
-)
+SARIF = click.option("--sarif", "sarif_file", type=click.Path(path_type=Path), metavar="FILE", help="Write findings as SARIF 2.1.0, which annotates pull requests.")  # fmt: skip
+GITHUB = click.option("--github", is_flag=True, help="Print findings as GitHub Actions annotations, on standard error.")
 
 
 def check_writable(path: Path, what: str = "report") -> None:

@@ -18,7 +18,7 @@ _OPTIONS = (
         "watch_texts",
         multiple=True,
         metavar="'SITE CONDITION'",
-        help="Look out for where a condition holds; repeatable.",
+        help="Report where a condition holds; repeatable.",
     ),
     click.option(
         "--on-hit",
@@ -28,13 +28,13 @@ _OPTIONS = (
     click.option(
         "--budget",
         metavar="5%|off|0",
-        help="Share of the step time that Tensonde may take (default 5%, in `debug` off); off: everything at every step; 0: sentinel only.",
+        help="Share of the step time that Tensonde may take (default 5%; in `debug`: off); off: everything at every step; 0: only the sentinel.",
     ),
     click.option(
         "--record",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Where the recording goes (default: .tensonde/runs/<name>); a URL such as s3://bucket/name: uploaded there.",
+        help="Where the recording goes (default: .tensonde/runs/<name>); it is uploaded to a URL such as s3://bucket/name.",
     ),
     click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output."),
     SARIF,
@@ -42,7 +42,7 @@ _OPTIONS = (
     click.option(
         "--ui",
         is_flag=True,
-        help="Start a hub, or join the one that runs, and print its URL; `debug` then stops for it, not for this terminal.",
+        help="Start a hub, or join your running one, and print its URL; `debug` is then controlled from the hub, not this terminal.",
     ),
     click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps."),
     click.option(
@@ -65,19 +65,21 @@ _OPTIONS = (
         is_flag=True,
         flag_value=False,
         default=True,
-        help="Only your own watchpoints.",
+        help="Use only your own watchpoints.",
     ),
-    click.option("-q", "--quiet", is_flag=True, help="No summary, no lines about hits; the recording has them."),
-    click.option("-v", "--verbose", is_flag=True, help="All findings in full."),
+    click.option(
+        "-q", "--quiet", is_flag=True, help="Print no summary and no lines about hits; the recording has them."
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Print all findings in full."),
     click.option(
         "--blocking",
         is_flag=True,
-        help="Synchronous mode: an error of an accelerator surfaces at the line that caused it.",
+        help="Synchronous mode: an accelerator error appears at the line that caused it.",
     ),
     click.option(
         "--experiments/--no-experiments",
         default=None,
-        help="Whether a few steps are asked questions: each is computed again with one thing changed. Takes at most 2 s of a short run. On by default for PyTorch.",
+        help="Ask questions of a few steps by recomputing them with one thing changed. Takes at most 2 s of a short run. On by default for PyTorch.",
     ),
     click.option(
         "--save-step",
@@ -91,27 +93,27 @@ _OPTIONS = (
         "--bundles",
         metavar="1GB|off",
         default="1GB",
-        help="The largest bundle that a step which went wrong is saved to (default 1GB).",
+        help="Size limit of the bundle that a bad step is saved in (default 1GB).",
     ),
     click.option(
         "--keep",
         metavar="512MB|off",
         default="512MB",
-        help="What the statistics and scalars of a process may take on disk (default 512MB). In a long run, older steps are kept in less detail.",
+        help="Disk space for the statistics and scalars of one process (default 512MB). In a long run, older steps are kept in less detail.",
     ),
     click.option(
         "--graph",
         type=click.Choice(["auto", "nodes", "full", "exact"]),
         default="auto",
         show_default=True,
-        help="What torch.compile's graphs digest by themselves: nodes watched by name, every node (NaN, Inf, absmax), "
+        help="What the graphs of torch.compile digest: nodes watched by name, every node (NaN, Inf, absmax), "
         "every node with min, max and norm, or nothing.",
     ),
-    click.option("--exact", "graph", flag_value="exact", help="Short for --graph exact: compiled code stays as it is."),
+    click.option("--exact", "graph", flag_value="exact", help="Short for --graph exact: compiled code is not changed."),
     click.option(
         "--verify-steps",
         metavar="0,100-110",
-        help="Steps in which every call of a compiled graph is compared with the graph uncompiled, or `all` "
+        help="Steps in which every call of a compiled graph is compared with the uncompiled graph, or `all` "
         "(default: the first call of each graph).",
     ),
 )

@@ -114,8 +114,7 @@ COMMANDS = (
         completes="sites", repeats=False,
         summary="stop at a site or at a source line; without arguments, list the breakpoints",
         detail=_PLACES
-        + "The condition of a site is in the watch language and makes a watchpoint; that of a line is "
-        "Python in the line's frame; names that the frame does not have are Tensonde's: step, epoch, rank, phase, loss.",
+        + "The condition of a site is in the watch language and makes a watchpoint; that of a line is Python in the line's frame, which can also use Tensonde's step, epoch, rank, phase and loss, unless the frame has such names.",
         example="break train.py:42 if step > 3",
     ),
     Command(

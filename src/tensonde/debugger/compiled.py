@@ -51,8 +51,6 @@ COMMANDS = (
     Command(
         name="verify", run=verify,
         summary="compare torch.compile's results with those of the same graphs run uncompiled",
-        detail="Every graph that was called in this step, forward and backward, or else in the step before, is run in both ways on the same inputs. "
-        "Where they part by more than rounding explains, the first node that departs is named, with its line. Where nothing was called "
-        "yet, the training runs to the end of the step first. The training itself is left as it is.",
+        detail="Every graph that was called in this step (or else the previous one), forward and backward, runs both ways on the same inputs. If they differ by more than rounding explains, the first node that departs is named, with its line. If nothing was called yet, the training first runs to the end of the step. The training itself does not change.",
     ),
 )  # fmt: skip

@@ -113,7 +113,7 @@ COMMANDS = (
     ),
     Command(
         name="finish", aliases=("f", "fin"), run=finish,
-        summary="run until the current module has given its output",
+        summary="run until the current module has returned its output",
         detail="In the backward pass: until the gradient has left the current module.",
     ),
     Command(

@@ -179,11 +179,11 @@ def help_(context: Context, argument: str) -> None:
 COMMANDS = (
     Command(
         name="tree", usage="[PATTERN]", aliases=("t",), run=tree, completes="sites",
-        summary="the modules with their types, parameter counts, and what is in eval mode or frozen",
+        summary="the modules with their types and parameter counts, marking those in eval mode or frozen",
         example="tree blocks.0",
     ),
     Command(
-        name="status", run=status, summary="step, epoch, speed, overhead, rank, and how much is set",
+        name="status", run=status, summary="step, epoch, speed, overhead, rank, and the number of breakpoints, watchpoints and hits",
     ),
     Command(
         name="info", usage="TOPIC", aliases=("i",), run=info, completes="words", words=tuple(TOPICS),

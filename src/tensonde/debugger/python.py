@@ -184,11 +184,8 @@ COMMANDS = (
     Command(
         name="pdb", aliases=("python", "py"), run=pdb_, repeats=False,
         summary="Python's debugger in the frame of your code",
-        detail="The names `tensor` (at this stop), `tensonde_stop` and `tensonde_value('SITE')` are there "
-        "unless your code has such names. "
-        "`n`, `s` and `r` step through your own files, `c` continues the training, `q` comes back to Tensonde. "
-        "Modules that are called from pdb's prompt are not observed. Breakpoints on lines rest while "
-        "pdb steps.",
+        detail="The names `tensor` (at this stop), `tensonde_stop` and `tensonde_value('SITE')` are available unless your code has such names. "
+        "`n`, `s` and `r` step through your own files, `c` continues the training, `q` returns to Tensonde. Modules that you call from pdb's prompt are not observed. Line breakpoints are off while pdb steps.",
         example="pdb",
     ),
 )  # fmt: skip

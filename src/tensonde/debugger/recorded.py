@@ -300,14 +300,14 @@ COMMANDS = (
     ),
     Command(
         name="node", usage="[NODE]", run=node, completes="sites", aliases=("neighbours", "neighbors"),
-        summary="what an op or a module takes, gives and goes to, with its numbers at this stop, else those of the step that was traced",
-        detail="Of a parameter, and of a module before the first step: its values as they are now, and what it holds.",
+        summary="the inputs and outputs of an op or module and what uses them, with the numbers of this stop, or else of the traced step",
+        detail="For a parameter, and for a module before the first step: its current values, and what it holds.",
         example="node blocks.0.attn/softmax#0",
     ),
     Command(
         name="find", usage="WORD...", run=find, aliases=("search",),
-        summary="modules, parameters and ops by name, kind or source line; before the first step as well",
-        detail="Every word must fit. `kind:Conv2d` is a class of modules or an op, `src:model.py:16` a source line.",
+        summary="modules, parameters and ops by name, kind or source line, even before the first step",
+        detail="Every word must match. `kind:Conv2d` is a class of modules or an op, `src:model.py:16` a source line.",
         example="find kind:Linear blocks.0",
     ),
 )  # fmt: skip

@@ -92,11 +92,11 @@ COMMANDS = (
     Command(
         name="where", aliases=("w", "bt"), run=where,
         summary="phase, step, modules, and the Python stack of your own code",
-        detail="In the backward pass it also shows the forward line that made what is being differentiated.",
+        detail="In the backward pass, it also shows the forward line of what is being differentiated.",
     ),
     Command(
         name="list", usage="[LINE | FILE:LINE]", aliases=("l",), run=list_,
-        summary="source around the current line; again, the lines after those",
+        summary="source around the current line; repeated, the lines after those",
         example="list train.py:42",
     ),
 )  # fmt: skip

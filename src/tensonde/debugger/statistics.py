@@ -137,8 +137,8 @@ def title(context: Context, value: Value, part: str) -> None:
 COMMANDS = (
     Command(
         name="stats", usage="[SITE[slice]]", run=stats, completes="sites",
-        summary="statistics of a tensor: all fields of its digest; of several, a table",
-        detail="NaN and Inf are counted apart; every other statistic is over the finite values. SITE "
+        summary="statistics of a tensor: all fields of its digest; for several tensors, a table",
+        detail="NaN and Inf are counted separately; every other statistic covers the finite values. SITE "
         "may be a pattern.",
         example="stats **.weight:grad",
     ),
@@ -149,9 +149,8 @@ COMMANDS = (
     ),
     Command(
         name="diff", usage="[SITE[slice]] [OTHER[slice] | step:N | run:RUN[:N]]", run=diff, completes="sites",
-        summary="what changed since the step before, another step or run that kept the tensor, or between two sites",
-        detail="For a parameter, `before` is its value before the last optimizer step. Other steps and runs have what hits and "
-        "`--dump` kept.",
+        summary="what changed since the previous step, since another step or run that kept the tensor, or between two sites",
+        detail="For a parameter, `before` is its value before the last optimizer step. Other steps and runs have the tensors that hits and `--dump` kept.",
         example="diff head.weight step:12",
     ),
 )  # fmt: skip

@@ -93,8 +93,8 @@ COMMANDS = (
     ),
     Command(
         name="locals", run=locals_, usage="[@FRAME]",
-        summary="the variables of the frame of your code",
-        detail="Modules, functions and classes are left out; `eval NAME` shows one of them, or one variable in full.",
+        summary="the variables in the frame of your code",
+        detail="Modules, functions and classes are left out; `eval NAME` shows one of these, or one variable in full.",
         example="locals @1",
     ),
 )  # fmt: skip

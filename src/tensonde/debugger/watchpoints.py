@@ -121,9 +121,8 @@ COMMANDS = (
     ),
     Command(
         name="recheck", usage="[N]", run=recheck,
-        summary="evaluate the watchpoints, or one, on what is at hand now",
-        detail="Nothing is counted or recorded: it tells what would hit, also where a hit was already "
-        "reported.",
+        summary="evaluate all watchpoints, or one, on the tensors available now",
+        detail="Nothing is counted or recorded: it shows what would hit, even where a hit was already reported.",
         example="recheck 2",
     ),
     Command(

@@ -13,25 +13,25 @@ _MINDSPORE = (
     ),
     (
         r"Call optimizer\.zero_grad\(\) in every step, before backward\(\)",
-        "Set what the gradients are added to back to zero after each step: ops.assign(total, ops.zeros_like(total))",
+        "Reset the accumulated gradients to zero after each step: ops.assign(total, ops.zeros_like(total))",
     ),
-    (r"Call step\(\) inside of the loop, after each backward\(\)", "Call optimizer(grads) inside of the loop"),
+    (r"Call step\(\) inside the loop, after each backward\(\)", "Call optimizer(grads) inside the loop"),
     (
         r"Clip after backward\(\) and before optimizer\.step\(\)",
-        "Clip the gradients and give the optimizer what the clipping returns",
+        "Clip the gradients and pass the result to the optimizer",
     ),
     (
         r"Call scaler\.unscale_\(optimizer\) after backward\(\) and before clipping",
-        "Take the scale off before clipping: grads = scaler.unscale(grads)",
+        "Unscale before clipping: grads = scaler.unscale(grads)",
     ),
     (
         r"Call scaler\.step\(optimizer\) and scaler\.update\(\) instead of optimizer\.step\(\)",
-        "Take the scale off before the optimizer: grads = scaler.unscale(grads); with FixedLossScaleManager(drop_overflow_update=False) or sens=, "
+        "Unscale before the optimizer: grads = scaler.unscale(grads); with FixedLossScaleManager(drop_overflow_update=False) or sens=, "
         "give the optimizer the same loss_scale",
     ),
     (
         r"Call scheduler\.step\(\) after each optimizer step or each epoch, whichever its numbers count",
-        "MindSpore asks a schedule at every step: give its numbers in steps, not in epochs",
+        "MindSpore calls a schedule at every step: give its numbers in steps, not in epochs",
     ),
     (
         r"Clip the gradients between backward\(\) and step\(\) \([\w.]+\)",
@@ -59,9 +59,9 @@ _MINDSPORE = (
         r"\.item\(\), \.detach\(\), \.data, argmax or torch\.tensor\(\.\.\.\)",
         "asnumpy(), stop_gradient, argmax or Tensor(...)",
     ),
-    (r"Take it out of the no_grad block", "Take the stop_gradient away"),
+    (r"Move it out of the no_grad block", "Remove the stop_gradient"),
     (r"it runs without gradients \(no_grad\)", "it runs without gradients"),
-    (r"Take the detach\(\) or no_grad\(\) away", "Take the stop_gradient away"),
+    (r"Remove the detach\(\) or no_grad\(\)", "Remove the stop_gradient"),
     (r"\(z \+ \(chosen - z\)\.detach\(\)\)", "(z + ops.stop_gradient(chosen - z))"),
     (r"detach\(\) one side", "Put ops.stop_gradient around one side"),
     (r"Compute the target under torch\.no_grad\(\)", "Compute the target under ops.stop_gradient"),
@@ -100,8 +100,8 @@ _MINDSPORE = (
     (r"filter them in a collate_fn", "filter them with the data set's filter()"),
     (r"torch\.finfo\(dtype\)\.min", "a large negative number (-1e4 in float16)"),
     (
-        r"torch\.empty, torch\.Tensor\(n\) and to_empty\(\) give memory as it was",
-        "ops.empty and numpy.empty give memory as it was",
+        r"torch\.empty, torch\.Tensor\(n\) and to_empty\(\) return uninitialized memory",
+        "ops.empty and numpy.empty return uninitialized memory",
     ),
     (r"torch\.utils\.checkpoint around", "recompute() of"),
     (r"(torch\.amp\.)?GradScaler", "amp.DynamicLossScaler"),

@@ -65,7 +65,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                     False, f"the same since step {since}", {"since": since}, source=source, op=op.name, part="never renewed"
                 )  # fmt: skip
     if not asked:
-        raise NotPossible("no target is made of data and what a model gives")
+        raise NotPossible("no target is made from data and a model's output")
 
 
 def _compared(step: Step, anatomy: Anatomy, op: Op) -> tuple[int, int] | None:

@@ -31,7 +31,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         if v.kind == "float" and len(v.shape) == 2 and v.shape[0] >= ROWS and 2 <= v.shape[1] <= COLUMNS and not v.drawn
     ]
     if not tables:
-        raise NotPossible("the model is handed no table of numbers")
+        raise NotPossible("the model gets no table of numbers")
     for value in tables:
         array = step.array(value.number)
         told = _equal(array)

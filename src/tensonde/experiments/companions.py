@@ -59,16 +59,16 @@ def _asked(step: Step, anatomy: Anatomy, fields: list[int], rows: int, one: int)
             if ours is not None and theirs is not None and len(ours) == len(theirs):
                 told.append((op, np.flatnonzero(ours), np.flatnonzero(theirs)))
     if not told:
-        raise NotPossible("nothing that was made of the samples is compared with outputs")
+        raise NotPossible("nothing made from the samples is compared with outputs")
     if any(_meet(ours, theirs) for _, ours, theirs in told):
         return Answer(True, "both change with the same sample")
     op, ours, theirs = told[0]
     several = len(ours) > 1 or len(theirs) > 1
     return Answer(
         False,
-        f"rows {_some(ours)} of the outputs are compared with what was made of the sample of rows {_some(theirs)}"
+        f"rows {_some(ours)} of the outputs are compared with the result of the sample of rows {_some(theirs)}"
         if several
-        else f"row {ours[0]} of the outputs is compared with what was made of the sample of row {theirs[0]}",
+        else f"row {ours[0]} of the outputs is compared with the result of the sample of row {theirs[0]}",
         {"rows": float(rows), "row": float(ours[0]), "other": float(theirs[0])},
         source=_turned(step, effects, one, rows) or step.loss_source or op.source,
         op=op.name,

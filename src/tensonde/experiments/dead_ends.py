@@ -55,7 +55,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         found += 1
         yield Answer(
             False,
-            "a product with zeros" if op.name in _PRODUCTS else "an activation that is off for all",
+            "a product with zeros" if op.name in _PRODUCTS else "an activation that is 0 for all",
             source=op.source,
             module=op.module,
             op=op.name,
@@ -63,7 +63,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             names=tuple(_layer(step, anatomy, number) for number in moved[:1]),
         )
     if not found:
-        yield Answer(True, "what changes goes on to the loss")
+        yield Answer(True, "changes reach the loss")
 
 
 def _by_zeros(step: Step, anatomy: Anatomy, op: Op, moved: list[int]) -> bool:

@@ -30,10 +30,10 @@ NOTHING = 1e-4
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
     if anatomy.targets_by_model or anatomy.random_targets:
-        raise NotPossible("a model makes the targets of the loss, or nothing does")
+        raise NotPossible("a model makes the targets of the loss, or there are none")
     terms = anatomy.terms
     if len(terms) < 2:
-        raise NotPossible("the loss is no sum")
+        raise NotPossible("the loss is not a sum")
     behind = {number: anatomy.outputs_behind(number) for number, _ in terms}
     asked = 0
     for number, adding in terms:
@@ -57,7 +57,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             if constant <= NOTHING * _spread(step, targets):
                 yield Answer(
                     False,
-                    "what counts of the targets is all the same",
+                    "the targets that count are all the same",
                     {"constant": constant},
                     names,
                     source,
@@ -77,7 +77,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             healthy, f"{loss / constant:.2f} of the loss of the best constant", numbers, names, source, part="task"
         )
     if not asked:
-        raise NotPossible("no term compares outputs of its own with data")
+        raise NotPossible("no term compares its own outputs with data")
 
 
 def _targets(step: Step, anatomy: Anatomy, term: int) -> list[Value]:

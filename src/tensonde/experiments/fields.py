@@ -98,7 +98,7 @@ def _reordered(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
                     and not (len(value.shape) >= 3 and _next_ones(rows, given))
                 ):
                     yield Answer(
-                        False, f"{moved} of {len(rows)} targets are those of other samples", {"rows": len(rows), "moved": moved},
+                        False, f"{moved} of {len(rows)} targets belong to other samples", {"rows": len(rows), "moved": moved},
                         source=step.loss_source or op.source, op=op.name, part="another order",
                     )  # fmt: skip
                     return
@@ -144,7 +144,7 @@ def _taken_apart(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
         handed = any(v.shape[:1] == (size,) for v in anatomy.inputs)
         if handed and len(set(index.tolist())) == size and moved > size / 2:
             yield Answer(
-                False, f"{moved} of {size} rows stand in another place", {"rows": size, "moved": moved},
+                False, f"{moved} of {size} rows are in another place", {"rows": size, "moved": moved},
                 source=op.source or step.loss_source, op=op.name, part="another order",
             )  # fmt: skip
 
@@ -180,7 +180,7 @@ def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
         if moved > len(rows) / 2 and not later and (unique or not is_input):
             what = "the other fields" if is_input else "the inputs"
             yield Answer(
-                False, f"{moved} of {len(rows)} rows of {table.name or 'a table'} are taken with another index than {what}",
+                False, f"{moved} of {len(rows)} rows of {table.name or 'a table'} are selected with a different index than {what}",
                 {"rows": len(rows), "moved": moved}, names=(table.name,), source=op.source or step.loss_source, op=op.name,
                 part="other rows" if is_input else "another order",
             )  # fmt: skip
@@ -354,7 +354,7 @@ def _own(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
         drawn = any(made.random for number in after for made in anatomy.makers(number))
         if behind & anatomy.ancestors([scores]) & outputs and not drawn:
             yield Answer(
-                False, "the targets are what the model says itself", source=op.source, op=op.name, part="own output"
+                False, "the targets are the model's own output", source=op.source, op=op.name, part="own output"
             )
 
 

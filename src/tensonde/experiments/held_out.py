@@ -113,14 +113,14 @@ def answer(
         )
     if across > WELL and stands is not None and stands < NOT:
         return Answer(
-            False, "a simple model that learns from the training data does well in the evaluation, and this model does not", numbers, source=evaluation.compared, part="model",
+            False, "a simple model that learns from the training data does well in the evaluation, but this model does not", numbers, source=evaluation.compared, part="model",
         )  # fmt: skip
     beside = max((r.fits for r in trained if r is not rows and len(r.x) == len(rows.x)), default=0.0)
     if beside > WELL and max(own, there, across) < NOT and stands is not None and stands < NOT:
         numbers["another target"] = beside
         return Answer(
             False,
-            "another target can be found by the same inputs, and this one cannot",
+            "another target can be predicted from the same inputs, but this one cannot",
             numbers,
             source=line,
             part="one target",

@@ -109,11 +109,11 @@ def _samples(step: Step, anatomy: Anatomy, inputs: list[Value], outputs: list[in
     elif any(_at(to_one[n], 0, one, rows) for n in outputs):
         crossing = _crossing(step, anatomy, to_one, around, one, outputs, single=False)
     else:
-        return Answer(True, "only the sample that changes gets another output")
+        return Answer(True, "only the changed sample gets a different output")
     if crossing is None:
-        return Answer(None, "samples meet in a way that is not followed")
+        return Answer(None, "samples interact in a way that Tensonde does not follow")
     if crossing.name in _BY_INDEX:
-        return Answer(None, f"samples meet by an index ({crossing.name})")
+        return Answer(None, f"samples interact through an index ({crossing.name})")
     return Answer(
         False, "a sample changes the outputs of others", source=crossing.source, module=crossing.module, op=crossing.name,
         part="samples",
@@ -194,10 +194,10 @@ def _future(step: Step, anatomy: Anatomy, value: Value, outputs: list[int]) -> A
         return None
     effects = step.effects([{value.number: changed}], still_norms=True)[0]
     if not any(effects[n].changed and effects[n].along[1][:at].any() for n in outputs if n in effects):
-        return Answer(True, "later tokens change nothing that is said before them", part="future")
+        return Answer(True, "later tokens change no output before them", part="future")
     op = _first_early(step, anatomy, effects, length, at)
     return Answer(
-        False, "later tokens change what is said before them", source=op.source if op else None,
+        False, "later tokens change outputs before them", source=op.source if op else None,
         module=op.module if op else "", op=op.name if op else "", part="future",
     )  # fmt: skip
 
@@ -228,7 +228,7 @@ def _copied(step: Step, anatomy: Anatomy, value: Value, outputs: list[int]) -> A
     if wide and wide[0][0]:
         return Answer(True, "a token changes more than its own position and those after it", part="copied")
     return Answer(
-        False, "the targets are the tokens that the model is handed, position by position",
+        False, "the targets are the model's input tokens, position by position",
         names=(value.name,), source=value.bound or step.loss_source, part="copied",
     )  # fmt: skip
 

@@ -63,7 +63,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                     source=last.source if last is not None else value.made or step.loss_source,
                     module=last.module if last is not None else "",
                     op=last.name if last is not None else "",
-                    part="handed to the model" if value.into_model else "compared with",
+                    part="passed to the model" if value.into_model else "compared with",
                 )
                 break
 
@@ -98,7 +98,7 @@ def _taken_twice(step: Step, anatomy: Anatomy) -> Iterator[Answer]:
                 name = value.name or ("the output" if value in outputs else "")
                 yield Answer(
                     False,
-                    f"column {never[0]} of {name} is taken nowhere, and another one twice",
+                    f"column {never[0]} of {name} is used nowhere, and another one twice",
                     names=(f"{name}[..., {never[0]}]" if value in outputs else f"{name}[:, {never[0]}]",),
                     source=first.source,
                     module=first.module,

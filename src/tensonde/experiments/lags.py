@@ -4,7 +4,7 @@ Where a model is handed something for each position of a sequence and compared w
 what stands at their own position, and from what stands one, two or three positions before or after. Healthy: from their own best, or from none. Where their own position tells nothing and another one
 tells them well, and the program's text moves one of the two along, they were shifted on their way.
 
-Not asked where the targets are what the model is handed, at whatever position: to go on with a sequence, or to remember it, is a task.
+Not asked where the targets are the model's inputs, at whatever position: to go on with a sequence, or to remember it, is a task.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     value, target = _pair(step, anatomy)
     x, y = _by_position(step.array(value.number), step.array(target.number))
     if any(_same(x, y, k) for k in range(-FARTHEST, FARTHEST + 1)):
-        raise NotPossible("the targets are what the model is handed")
+        raise NotPossible("the targets are the model's inputs")
     gathered: list[tuple[Array, Array]] = memory.setdefault("gathered", [])
     if sum(prod(a.shape[:2]) for a, _ in gathered) < 4 * MOST_ROWS and all(
         a.shape[2:] == x.shape[2:] and b.shape[2:] == y.shape[2:] for a, b in gathered
@@ -54,7 +54,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         on = int(best)
         yield Answer(
             False,
-            f"the target of a position is told by what stands {abs(on)} position{'s' * (abs(on) > 1)} {'after' if on > 0 else 'before'} it, and not by what stands there",
+            f"the target of a position is predicted by what is {abs(on)} position{'s' * (abs(on) > 1)} {'after' if on > 0 else 'before'} it, and not by what is there",
             numbers,
             names=(target.name or "the target", value.name),
             source=line,
@@ -63,7 +63,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     else:
         yield Answer(
             True if own > WELL else None,
-            "targets are told by their own positions" if own > WELL else "a simple model cannot tell",
+            "targets are predicted by their own positions" if own > WELL else "a simple model cannot tell",
             numbers,
         )
 
@@ -85,7 +85,7 @@ def _pair(step: Step, anatomy: Anatomy) -> tuple[Value, Value]:
                 continue
             if _axis(value.shape, target.shape) is not None and value.number not in anatomy.ancestors([number]):
                 return value, target
-    raise NotPossible("no sequence is compared with something for each of its positions")
+    raise NotPossible("no sequence is compared position by position")
 
 
 def _axis(given: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, int] | None:

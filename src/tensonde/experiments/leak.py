@@ -44,7 +44,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             if columns is not None and _passed_on(step, value, output, columns):
                 yield Answer(
                     False,
-                    f"what is compared with is a part of {value.name or 'an input'}",
+                    f"the target is a part of {value.name or 'an input'}",
                     {"columns": len(columns)},
                     names=(value.name, step.values[target].name),
                     source=target_line(step, anatomy, target, value) or op.source,
@@ -53,7 +53,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                 )
                 return
     if not asked or not inputs:
-        raise NotPossible("nothing is compared with numbers that could be among the inputs")
+        raise NotPossible("no target consists of numbers that could be among the inputs")
     yield Answer(True, "no target is among the inputs")
 
 

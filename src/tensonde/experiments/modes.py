@@ -43,7 +43,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     constant = step.fit(outputs, anatomy.tied).loss
     numbers["constant"] = constant
     if loss <= 0 or constant <= 0 or loss > LEARNT * constant:
-        raise NotPossible("too little is learnt to tell")
+        raise NotPossible("too little is learned to tell")
     if evaluated < AT_CHANCE * constant:
         yield Answer(
             True, f"{evaluated:.3g} in eval mode, {loss:.3g} in train mode, {constant:.3g} for a constant", numbers

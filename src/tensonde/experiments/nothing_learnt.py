@@ -51,7 +51,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if anatomy.targets_by_model:
         raise NotPossible("a model makes the targets of the loss")
     if anatomy.random_targets:
-        raise NotPossible("the targets are random numbers, of which nothing can be learnt")
+        raise NotPossible("the targets are random numbers, so nothing can be learned")
     rows = {step.values[number].shape[0] for number in outputs if step.values[number].shape}
     if min(rows, default=0) < FEWEST_ROWS:
         raise NotPossible("the batch is too small")
@@ -67,7 +67,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             (handed.name,), step.loss_source, part="passed on",
         )  # fmt: skip
     if fit.loss <= 0 or loss <= 0:
-        raise NotPossible("the loss is no distance: it falls below 0")
+        raise NotPossible("the loss is not a distance: it falls below 0")
     numbers = {"loss": loss, "constant": fit.loss, "rows": float(min(rows)), "outputs": float(len(outputs))}
     held = _of_earlier(step, outputs, memory, [fit.constants[number] for number in outputs])
     if held is not None:
@@ -87,7 +87,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if step.number >= LATE and "parting" not in memory:
         memory["parting"] = parted(step, anatomy)
         if memory["parting"] is not None:
-            yield Answer(None, "inputs and targets part here", source=memory["parting"], part="parting")
+            yield Answer(None, "inputs and targets diverge here", source=memory["parting"], part="parting")
     if numbers.get("apart", APART) < APART:
         yield from _next_to_nothing(step, anatomy)
     yield Answer(
@@ -253,7 +253,7 @@ def _weaker(step: Step, towers: Mapping[int, int], loss: float, rows: int) -> An
     """Of two outputs that are compared with each other, each is asked while the other stays: what one of them says may be learnt (which
     things are chosen often) though they have nothing to do with each other."""
     if loss <= 0:
-        raise NotPossible("the loss is no distance: it falls below 0")
+        raise NotPossible("the loss is not a distance: it falls below 0")
     found = []
     for number, dim in towers.items():
         constant = step.fit({number: dim}).loss

@@ -33,11 +33,11 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         raise NotPossible("inputs do not have one number of rows")
     fields = _fields(step, anatomy, rows.pop())
     if len(fields) < 2:
-        raise NotPossible("no several fields go into the loss beside what models are handed")
+        raise NotPossible("besides the model's inputs, fewer than two fields go into the loss")
     parts = [f for v in inputs if (f := features(step.array(v.number))) is not None]
     x = np.concatenate(parts, 1) if parts else None
     if x is None or x.shape[1] > MOST_FEATURES:
-        raise NotPossible("what models are handed are no rows of numbers")
+        raise NotPossible("the model's inputs are not rows of numbers")
     gathered = memory.setdefault("rows", {})
     fits: dict[str, tuple[float, Value]] = {}
     for value in fields:
@@ -61,10 +61,10 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             line = step.parting([fits[best][1].number], [value.number], whole=True, sure=True)
             if line is not None:
                 yield Answer(
-                    False, f"{best} can be told by the inputs, {name} cannot", numbers, names=(name, best), source=line, part="odd",
+                    False, f"{best} can be predicted from the inputs, {name} cannot", numbers, names=(name, best), source=line, part="odd",
                 )  # fmt: skip
                 return
-    yield Answer(True if fits[best][0] > WELL else None, "no field is treated otherwise than one that fits", numbers)
+    yield Answer(True if fits[best][0] > WELL else None, "no field is treated differently from one that fits", numbers)
 
 
 def _fields(step: Step, anatomy: Anatomy, rows: int) -> list[Value]:

@@ -58,9 +58,9 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                 )
             )
         else:
-            told.append(Answer(True, "opposites are other things than what is chosen", numbers))
+            told.append(Answer(True, "negatives differ from positives", numbers))
     if len(told) < len(found):
-        raise NotPossible("too few pairs have come again so far")
+        raise NotPossible("too few pairs have recurred so far")
     # One way round is enough: what is drawn at random comes again by chance only, and what is chosen is not among it.
     yield next((answer for answer in told if answer.healthy), told[0])
 

@@ -43,7 +43,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     x = features(_numbers(step.array(value.number)))
     found = [a for target in targets if x is not None and (a := _asked(step, memory, value, x, target)) is not None]
     if not found:
-        raise NotPossible("too few rows were seen so far, or they are no rows of numbers")
+        raise NotPossible("too few rows were seen so far, or they are not rows of numbers")
     # Where one of several fields fits as it is, the rows belong together.
     yield max(found, key=lambda answer: (answer.healthy is True, answer.healthy is False))
 
@@ -147,7 +147,7 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
         ]
         if fields:
             return value, fields[:MOST_FIELDS]
-    raise NotPossible("no input and target with as many rows are seen")
+    raise NotPossible("no input and target have the same number of rows")
 
 
 def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
@@ -246,7 +246,7 @@ def _orders(gathered: list[tuple[Array, Array]]) -> Iterable[tuple[str, tuple[Ar
     for width in [w for w in range(2, size // 2 + 1) if not size % w][:MOST_WIDTHS] if size <= LARGEST else ():
         whole = [part for part in parts if len(part) == size]
         across = [part.reshape(-1, width).T.reshape(-1) for part in whole]
-        yield f"the targets of a batch fit its inputs when they are laid out in {width} columns and read column by column", (
+        yield f"the targets of a batch fit its inputs when laid out in {width} columns and read column by column", (
             np.concatenate(whole), np.concatenate(across)
         )  # fmt: skip
     yield "the targets of a batch fit its inputs in reverse order", (

@@ -39,7 +39,7 @@ WAYS: dict[str, Callable[[Array], Array]] = {
     "mirrored left to right": lambda maps: maps[..., ::-1],
     "upside down": lambda maps: maps[..., ::-1, :],
     "turned half round": lambda maps: maps[..., ::-1, ::-1],
-    "with rows for columns": lambda maps: np.swapaxes(maps, -1, -2),
+    "transposed": lambda maps: np.swapaxes(maps, -1, -2),
 }
 
 
@@ -77,7 +77,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             part="misplaced",
         )
         return
-    yield Answer(True if (own > WELL).any() else None, "images and targets lie upon each other", numbers)
+    yield Answer(True if (own > WELL).any() else None, "images and targets are aligned", numbers)
 
 
 def _amiss(gathered: list[dict[str, Array]], way: str) -> int:

@@ -45,7 +45,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     with step.weighed(beside):
         loss, constant = step.loss_with({}), step.fit(outputs, anatomy.tied).loss
         if loss <= 0 or constant < 0.5 * loss:
-            raise NotPossible("a constant is far better than the model, or all that it takes")
+            raise NotPossible("a constant is far better than the model, or is enough")
         floor = loss if loss < HELD_UP * constant else step.floor(list(outputs), HELD_UP * constant)
         numbers = {"loss": loss, "constant": constant, "floor": floor}
         if floor < HELD_UP * constant:
@@ -58,7 +58,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         op = _holding_up(step, anatomy, comparison, constant)
     yield Answer(
         False,
-        f"whatever the model gives, the loss is {floor:.3g} at least",
+        f"whatever the model outputs, the loss is {floor:.3g} at least",
         numbers,
         source=op.source or step.loss_source,
         module=op.module,
@@ -73,12 +73,12 @@ def _comparison(step: Step, anatomy: Anatomy) -> Op:
         if op.name not in _CLASSES | _DISTANCES | _BINARY or not anatomy.before_loss.intersection(op.outputs):
             continue
         if len(op.inputs) < 2 or op.inputs[0] not in anatomy.trained or op.inputs[1] in anatomy.computed:
-            raise NotPossible("the loss compares with what a model gives")
+            raise NotPossible("the loss compares with a model's output")
         if op.name in _BINARY and not np.isin(step.array(op.inputs[1]), (0, 1)).all():
-            raise NotPossible("targets are no classes, so that the lowest loss is not known")
+            raise NotPossible("targets are not classes, so the lowest loss is not known")
         found.append(op)
     if len(found) != 1:
-        raise NotPossible("the loss is no comparison whose lowest value is known")
+        raise NotPossible("the loss is not a comparison with a known lowest value")
     return found[0]
 
 

@@ -51,7 +51,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
     products = [(op, pair) for op in step.ops if (pair := _weighed(step, anatomy, op)) is not None]
     if not products:
-        raise NotPossible("no action is weighed by what it brought")
+        raise NotPossible("no action is weighted by its reward")
     for op, (chance, weight) in products[:4]:
         array = step.array(chance)
         weights = _sense(step, anatomy, chance) * _sign(step, anatomy, op, weight) * step.array(weight)

@@ -29,9 +29,9 @@ MOST = 8
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
     if step.number > EARLY:
-        raise NotPossible("the training is under way")
+        raise NotPossible("the training is already under way")
     if anatomy.targets_by_model or anatomy.random_targets:
-        raise NotPossible("a model makes the targets of the loss, or nothing does")
+        raise NotPossible("a model makes the targets of the loss, or there are none")
     rows = {step.values[n].shape[0] for n in anatomy.outputs if step.values[n].shape}
     if len(rows) != 1 or min(rows) < FEWEST_ROWS:
         raise NotPossible("the batch is too small")
@@ -54,7 +54,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         if turned < loss and better > APART:
             yield Answer(
                 False,
-                f"the loss is {loss:.3g}, {np.mean(others):.3g} with outputs of other samples, and {turned:.3g} with the sign of this value turned",
+                f"the loss is {loss:.3g}, {np.mean(others):.3g} with outputs of other samples, and {turned:.3g} with the sign of this value flipped",
                 {
                     "loss": loss,
                     "others": float(np.mean(others)),

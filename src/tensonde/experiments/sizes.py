@@ -37,11 +37,11 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     ratio, given, wanted, target, op = min(found, key=lambda told: told[0])
     numbers = {"outputs": given, "targets": wanted}
     if ratio < FAR or wanted < LARGE:
-        yield Answer(True, f"outputs are of the size {given:.3g}, targets {wanted:.3g}", numbers)
+        yield Answer(True, f"outputs have the size {given:.3g}, targets {wanted:.3g}", numbers)
         return
     yield Answer(
         False,
-        f"outputs are of the size {given:.3g}, targets {wanted:.3g}",
+        f"outputs have the size {given:.3g}, targets {wanted:.3g}",
         numbers,
         names=(step.values[target].name,),
         source=target_line(step, anatomy, target) or step.loss_source or op.source,

@@ -135,7 +135,7 @@ class Step(Protocol):
     several: bool
     """Several optimizers or losses take turns."""
     batch: int
-    """Samples in the batch, where that is known: the first dimension of what was handed to the model; 0 else."""
+    """Samples in the batch, where that is known: the first dimension of what was passed to the model; 0 else."""
     idle: Sequence[Value]
     """Fields that came with others that the step uses, and that no op takes."""
 

@@ -40,7 +40,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                     )  # fmt: skip
         waiting += [n for n in op.inputs if n in anatomy.trained]
     if not terms:
-        raise NotPossible("the loss is no sum")
+        raise NotPossible("the loss is not a sum")
     if not found:
         yield Answer(True, "each has a gradient")
 

@@ -74,7 +74,7 @@ class Timetable:
         if 0 < (self._ends or 0) <= FEW:  # the training ends before another is asked
             allowed = min(allowed / EACH + kept, IN_A_CHECK * took)
         if step == SPARED and allowed < DEAR * self.recording:
-            raise NotPossible("to take the step down would take the time of later ones")
+            raise NotPossible("recording the step would use the time of later steps")
         if allowed < max(0.01, AGAIN * took, self.recording / RECORDING):
             raise NotPossible("the time for experiments is spent" if self.spent else TOO_LONG)
         return allowed

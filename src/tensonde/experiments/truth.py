@@ -70,7 +70,7 @@ COMPARISONS = frozenset(("gt", "ge", "lt", "le", "eq", "ne"))
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if not step.functions:
-        raise NotPossible("no function has a backward of its own")
+        raise NotPossible("no function has a custom backward")
     reasons, asked = [], 0
     for function in step.functions[:MOST]:
         try:
@@ -116,7 +116,7 @@ def _asked(step: Step, function: OwnFunction) -> Answer:
         gradient = float((said * _direction(missed)).sum())
         return Answer(
             False,
-            f"the backward of {function.name} gives {gradient:.4g} where the derivative is {derivative:.4g}",
+            f"the backward of {function.name} returns {gradient:.4g}, but the derivative is {derivative:.4g}",
             {"gradient": gradient, "derivative": derivative, "quotient": quotient, "missed": float(missed.sum() / steep.sum())},
             names=names,
             source=function.source,
@@ -124,8 +124,8 @@ def _asked(step: Step, function: OwnFunction) -> Answer:
             part="false",
         )  # fmt: skip
     if not told:
-        raise NotPossible(f"{function.name} is flat, or leaves torch on the way")
-    return Answer(True, f"{function.name} gives its derivative", names=names)
+        raise NotPossible(f"{function.name} is flat, or leaves torch")
+    return Answer(True, f"{function.name} returns its derivative", names=names)
 
 
 def _jumps(step: Step, behind: list[Op]) -> bool:
@@ -155,7 +155,7 @@ def _confirmed(step: Step, function: OwnFunction, number: int, true: Array, miss
         quotient = step.quotient(function.output, function.seed, number, direction, distance)
         scale = max(abs(derivative), float(np.abs(true[missed]).max()))
         if not abs(quotient - derivative) <= NEAR * scale:
-            raise NotPossible(f"{function.name} is not smooth where it was asked")
+            raise NotPossible(f"{function.name} is not smooth where it was tested")
     return quotient, derivative
 
 

@@ -30,11 +30,11 @@ LITTLE = 0.01
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
     if anatomy.targets_by_model or anatomy.random_targets:
-        raise NotPossible("a model makes the targets of the loss, or nothing does")
+        raise NotPossible("a model makes the targets of the loss, or there are none")
     inputs = _inputs(step, anatomy)
     rows = inputs[0].shape[0] if inputs else 0
     if rows < FEWEST or len(inputs) < 2:
-        raise NotPossible("the model is not handed several things of each sample")
+        raise NotPossible("the model does not get several things per sample")
     loss = float(step.array(step.loss))
     draw = np.random.Generator(np.random.PCG64(4))
     orders = [draw.permutation(rows) for _ in range(SHUFFLES)]

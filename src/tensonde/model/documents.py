@@ -153,9 +153,9 @@ HEAD = """\
 
 This page is made from the table of documents: `python -m tensonde.model.documents` writes it.
 
-What commands print with `--json`, what the hub answers ([its API](hub.md)) and what [agents](agents.md) are told are the same documents. Each has a version, its `schema`: fields may be
-added to a version, and one that is renamed, removed or changes its meaning makes a new one. `?` marks what may be null; a number that is not finite is a word. The [report](report.md) and the [comparison](compare.md) are described on their own pages; the types of
-what the hub answers are in its OpenAPI document (`/api/openapi.json`).
+Commands with `--json`, the hub ([its API](hub.md)) and the tools of [agents](agents.md) return the same documents. Each has a version, its `schema`: a version may gain
+fields; if a field is renamed, removed or changes its meaning, the version changes. `?` marks what may be null; a non-finite number is a string. The [report](report.md) and the [comparison](compare.md) have their own pages; the types of
+the hub's answers are in its OpenAPI document (`/api/openapi.json`).
 
 | document | version | made by | fields |
 |---|---|---|---|

@@ -32,15 +32,15 @@ class RandomFact(Record, frozen=True):
     seed: int | None = None
     """Of the global generator."""
     deterministic: bool = False
-    """Whether deterministic algorithms are asked for."""
+    """Whether deterministic algorithms are requested."""
     matmul_precision: str = ""
     """Of products of float32 matrices on a GPU: highest, or high or medium, which allow TF32 and less."""
     convolution_tf32: bool | None = None
     """Whether cuDNN may compute convolutions of float32 in TF32; null without a GPU of NVIDIA's, as are the next two."""
     cudnn_benchmark: bool | None = None
-    """Whether cuDNN tries several algorithms and takes the fastest, so that two runs may compute otherwise."""
+    """Whether cuDNN tries several algorithms and uses the fastest, so that two runs may compute differently."""
     cudnn_deterministic: bool | None = None
-    """Whether cuDNN is held to deterministic algorithms."""
+    """Whether cuDNN may only use deterministic algorithms."""
 
 
 # -- optimizers ------------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ class OptimizerFact(Record, frozen=True):
     """The largest learning rate of its groups when it was made."""
     steps: int = 0
     looked_at: int = 0
-    """Steps that the next fields were observed in: the first 200."""
+    """Steps in which the next fields were observed: the first 200."""
     uncleared: int = 0
     """Steps whose gradients were still there at the next backward pass."""
     added_up: Line = None
-    """The line that steps with gradients which the program adds up itself."""
+    """The line that steps with gradients that the program accumulates itself."""
     emptied: int = 0
     """Steps before which the gradients had been cleared."""
     without_backward: int = 0
@@ -105,7 +105,7 @@ class OptimizerFact(Record, frozen=True):
     rewritten: Line = None
     """The line between the two that changes gradients."""
     steps_after_loop: bool = False
-    """The step stands behind the loop of that backward pass."""
+    """The step comes after the loop of that backward pass."""
 
 
 class ByHandFact(Record, frozen=True):
@@ -113,7 +113,7 @@ class ByHandFact(Record, frozen=True):
 
     updates: int = 0
     looked_at: int = 0
-    """Steps that the next fields were observed in: the first 200."""
+    """Steps in which the next fields were observed: the first 200."""
     uncleared: int = 0
     unchanged: int = 0
     parameters: int = 0
@@ -133,7 +133,7 @@ class RenewedFact(Record, frozen=True):
 
 
 class RefilledFact(Record, frozen=True):
-    """An optimizer whose weight matrices were initialised again after steps."""
+    """An optimizer whose weight matrices were reinitialized after steps."""
 
     optimizer: int = 0
     times: int = 0
@@ -145,7 +145,7 @@ class RefilledFact(Record, frozen=True):
 
 
 class ResumedFact(Record, frozen=True):
-    """An optimizer that was given a state whose schedule was under way."""
+    """An optimizer that loaded a state in the middle of its schedule."""
 
     optimizer: int = 0
     lr: Number = 0
@@ -156,7 +156,7 @@ class ResumedFact(Record, frozen=True):
 
 
 class MirroredFact(Record, frozen=True):
-    """A line that mirrors or turns one variable by chance, in a function that mirrors nothing else."""
+    """A line that mirrors or rotates one variable at random, in a function that mirrors nothing else."""
 
     name: str = ""
     line: Line = None
@@ -169,7 +169,7 @@ class RateSet(Record, frozen=True):
     line: int = 0
     code: str = ""
     value: Number | None = None
-    """The number, where it stands there."""
+    """The number, if it is a literal there."""
 
     @property
     def source(self) -> SourceLine:
@@ -177,7 +177,7 @@ class RateSet(Record, frozen=True):
 
 
 class WatchedValue(Record, frozen=True):
-    """The value that a scheduler goes by."""
+    """The value that a scheduler watches."""
 
     mode: str = "min"
     first: Number = 0
@@ -187,7 +187,7 @@ class WatchedValue(Record, frozen=True):
 
 
 class GivenNumber(Record, frozen=True):
-    """A variable of the user's that a scheduler was given."""
+    """A variable of the user's program that was passed to a scheduler."""
 
     value: Number = 0
     line: Line = None
@@ -223,17 +223,17 @@ class LeftOut(Record, frozen=True):
     """Looks at which it had a gradient."""
     nonzero: int = 0
     reached: bool = False
-    """The loss of a traced step leads back to it, though the program may not ask for its gradient."""
+    """The loss of a traced step leads back to it, although the program may not ask for its gradient."""
 
 
 class Unchanged(Record, frozen=True):
-    """Elements of a parameter around steps."""
+    """Elements of a parameter before and after steps."""
 
     looks: int = 0
     elements: int = 0
     """Elements with a gradient."""
     unchanged: int = 0
-    """Those that the step left as they were."""
+    """Those that the step did not change."""
 
 
 class Alike(Record, frozen=True):
@@ -246,7 +246,7 @@ class Alike(Record, frozen=True):
 
 
 class SharedMemory(Record, frozen=True):
-    """Other parameters over the same memory."""
+    """Other parameters in the same memory."""
 
     others: list[str] = msgspec.field(default_factory=list, name="with")
     line: Line = None
@@ -272,7 +272,7 @@ class ParameterFact(Record, frozen=True):
     """Whether the owner is in no root."""
     made: Line = None
     filled: Line = None
-    """Of the last call that initialised it."""
+    """Of the last call that initialized it."""
     recipe: str | None = None
     """That call."""
     loaded: bool = False
@@ -282,7 +282,7 @@ class ParameterFact(Record, frozen=True):
     """How a DTensor lies on its mesh, such as `Shard(dim=0)`; "" for a plain tensor."""
     left_out: LeftOut | None = None
     changed: bool = False
-    """Whether it changed though no optimizer has it."""
+    """Whether it changed although no optimizer has it."""
     steps: Unchanged | None = None
     alike: Alike | None = None
 
@@ -316,12 +316,12 @@ class RepeatedFact(Record, frozen=True):
     of: int = 0
     """Parts of the container."""
     multiplied: Line = None
-    """Where it is made inside of a list that is multiplied."""
+    """Where it is made inside a list that is multiplied."""
     line: Line = None
 
 
 class PartLeft(Record, frozen=True):
-    """A part of a root that was in train mode, and has been in eval mode since while the root was trained."""
+    """A part of a root that was in train mode, and has since been in eval mode while the root was trained."""
 
     part: str = ""
     since: int = 0
@@ -342,7 +342,7 @@ class RootFact(Record, frozen=True):
     """Steps in which a part was in eval mode and the root in train mode, by part."""
     left: list[PartLeft] = []
     apart: bool = False
-    """Whether the program's text has its calls without gradients outside of the loops that go backward."""
+    """Whether, in the program's text, its calls without gradients are outside the loops that run backward."""
     evaluated: dict[str, int] = {}
     """Calls without gradients, by mode."""
     evaluated_steps: dict[str, int] = {}
@@ -357,7 +357,7 @@ class RootFact(Record, frozen=True):
 
 
 class StrangerFact(Record, frozen=True):
-    """A tensor with a gradient that a module keeps and that is no parameter."""
+    """A tensor with a gradient that a module keeps and that is not a parameter."""
 
     module: str = ""
     type: str = ""
@@ -389,13 +389,13 @@ class HookFact(Record, frozen=True):
     kind: str = ""
     line: Line = None
     library: str = ""
-    """The package whose code registers them, where it is not the user's own."""
+    """The package whose code registers them, if it is not the user's own."""
     registered: int = 0
     module: str = ""
     alive: int = 0
     """Hooks on that module that are still there."""
     steps: int = 0
-    """Steps that these were registered in."""
+    """Steps in which these were registered."""
     first_step: int = 0
     last_step: int = 0
 
@@ -429,7 +429,7 @@ class UnmatchedLoad(Record, frozen=True):
 
 
 class FilteredLoad(Record, frozen=True):
-    """A load of a state whose keys were chosen by an `in` test that left next to nothing."""
+    """A load of a state whose keys were filtered by an `in` test that left almost nothing."""
 
     line: Line = None
     """Of the choice."""
@@ -469,7 +469,7 @@ class FrozenNorms(Record, frozen=True):
 
 
 class UntouchedNorms(Record, frozen=True):
-    """A model that is evaluated with batch norms as they were made, though its weights change."""
+    """A model that is evaluated with untouched batch norms, although its weights change."""
 
     root: str = ""
     type: str = ""
@@ -531,7 +531,7 @@ class RewrittenFact(Record, frozen=True):
 
 
 class LoaderFact(Record, frozen=True):
-    """A loader that the training has gone through."""
+    """A loader that the training has iterated over."""
 
     made: Line = None
     batch_size: int | None = None
@@ -599,7 +599,7 @@ class Feature(Record, frozen=True):
 
 
 class InputFact(Record, frozen=True):
-    """A tensor that a root was given."""
+    """A tensor that was passed to a root."""
 
     root: str = ""
     index: int = 0
@@ -642,7 +642,7 @@ class Compared(Record, frozen=True):
 
 
 class Shifted(Record, frozen=True):
-    """Targets held against the inputs of the last root, one position ahead."""
+    """Targets compared with the inputs of the last root, one position ahead."""
 
     looked_at: int = 0
     same: int = 0
@@ -668,7 +668,7 @@ class BatchesFact(Record, frozen=True):
     """Where targets were made that are the inputs."""
     value_targets: ValueTargets = msgspec.field(default_factory=ValueTargets)
     copies: Compared = msgspec.field(default_factory=Compared)
-    """How often whole-number targets were the inputs themselves."""
+    """How often integer targets were the inputs themselves."""
     shifted: Shifted = msgspec.field(default_factory=Shifted)
     sizes: dict[str, int] = {}
     """Batch size: how often."""
@@ -692,7 +692,7 @@ class Spread(Record, frozen=True):
     line: Line = None
     """Where the input of an evaluation was made."""
     scaled: Line = None
-    """Where the program's text may scale it otherwise than the training's."""
+    """Where the program's text may scale it differently from the training's."""
 
 
 class ScaleFact(Record, frozen=True):
@@ -724,7 +724,7 @@ class TokensFact(Record, frozen=True):
 
 
 class OrdersApart(Record, frozen=True):
-    """Two variables used as a pair that are put into two orders."""
+    """Two variables that are used as a pair but put into two orders."""
 
     names: list[str] = []
     order: str = ""
@@ -734,7 +734,7 @@ class OrdersApart(Record, frozen=True):
 
 
 class DivisionFact(Record, frozen=True):
-    """A line that divides by a constant of 100 and more, as images are by 255."""
+    """A line that divides by a constant of 100 or more, such as 255 for images."""
 
     line: Line = None
     by: Number = 1
@@ -755,14 +755,14 @@ class SequenceFact(Record, frozen=True):
     windows: dict[str, int] = {}
     """`passes/wasted` of a step: how often."""
     foreign_leaves: bool = False
-    """Whether losses depend on tensors with a gradient that are no parameters."""
+    """Whether losses depend on tensors with a gradient that are not parameters."""
     reduced: int = 0
     """Steps in which a backward pass reduced gradients of shards (`reduce_scatter`)."""
     reduced_early: int = 0
     """Those among them in which the last backward pass before the step did not."""
     steps: int = 0
     backward_line: Line = None
-    """That asked for the first backward pass."""
+    """The line that asked for the first backward pass."""
 
 
 class ScalerFact(Record, frozen=True):
@@ -793,7 +793,7 @@ class ClippingFact(Record, frozen=True):
 
 
 class BesideLoss(Record, frozen=True):
-    """What a function gives beside its loss and is differentiated with it."""
+    """What a function returns besides its loss and is differentiated with it."""
 
     shapes: list[list[int]] = []
     line: Line = None
@@ -842,7 +842,7 @@ class WithoutGrad(Record, frozen=True):
 
 
 class CarelessFunction(Record, frozen=True):
-    """An autograd function of the user's whose backward reads none of its gradients."""
+    """One of the user's autograd functions, whose backward reads none of its gradients."""
 
     name: str = ""
     line: Line = None
@@ -885,7 +885,7 @@ class CollectiveFact(Record, frozen=True):
     parameters: list[str] = []
     """Parameters that it was called on, in the first steps."""
     copies: list[str] = []
-    """Parameters of whose gradients it was called on a copy in the first step with such a call: a tensor with other memory and the same values, up to a factor."""
+    """In the first step with such a call: parameters for which it was called on a copy of the gradient, that is, on a tensor with other memory and the same values, up to a factor."""
     buffers: list[str] = []
     """Buffers of modules that it was called on, in the first steps with such a call."""
     buffers_divided: bool = False
@@ -906,19 +906,19 @@ class CollectiveFact(Record, frozen=True):
     divided: bool = False
     """Whether the program divides what is reduced there, before or afterwards."""
     scalar: bool = False
-    """Whether all that it was called on has one element."""
+    """Whether everything it was called on has one element."""
     by_own: Line = None
-    """The line that divides what it gives, a number counted over batches, by another such number that is the rank's own."""
+    """The line that divides its result, a number counted over batches, by another such number from this rank alone."""
     again: bool = False
-    """Whether in one step it was called on gradients that held its earlier result still, beside those of another backward pass."""
+    """Whether, in one step, it was called on gradients that still held its earlier result, together with those of another backward pass."""
     touched: int = 0
     """Calls with `async_op=True` in the first steps whose tensor was changed before the program waited for them."""
     undivided_mean: bool = False
     """Whether it is called on a mean, and the program only prints or compares the result."""
     thrown_away: int = 0
-    """A checksum of what the first call was given, where that was made for the call, so that nobody can read the result; 0 otherwise."""
+    """A checksum of the first call's argument, if that was created for the call, so that nobody can read the result; 0 otherwise."""
     one_tensor: bool = False
-    """Whether tensors that it fills lie at the same place in memory."""
+    """Whether tensors that it fills are at the same place in memory."""
     line: Line = None
     after: Line = None
     """The statement that follows when all gradients are reduced."""
@@ -960,7 +960,7 @@ class Numbering(Record, frozen=True):
     name: str = ""
     size: int = 0
     keys: dict[str, int] = {}
-    """Some of them, chosen alike on all ranks."""
+    """Some of them, selected in the same way on all ranks."""
     line: Line = None
 
 
@@ -972,7 +972,7 @@ class Seeding(Record, frozen=True):
 
 
 class Parted(Record, frozen=True):
-    """A parameter that `fully_shard` has taken this rank's part of, and that is still that part when the training begins."""
+    """A parameter of which `fully_shard` kept this rank's part, and that is still that part when the training begins."""
 
     name: str = ""
     shape: list[int] = []
@@ -983,7 +983,7 @@ class Parted(Record, frozen=True):
 
 
 class Drawn(Record, frozen=True):
-    """A parameter that a class of the program makes itself: the line, and the line that makes the generator which its values come from."""
+    """A parameter that a class of the program creates itself: the line, and the line that creates the generator of its values."""
 
     name: str = ""
     line: Line = None
@@ -998,17 +998,17 @@ class Changed(Record, frozen=True):
 
 
 class Share(Record, frozen=True):
-    """A variable that holds what the program takes for its rank out of a whole (`order[rank::world]`), when the training begins."""
+    """A variable that holds a rank's part of a whole (`order[rank::world]`), when the training begins."""
 
     name: str = ""
     size: int = 0
     items: list[int] = []
-    """Checksums of its items, the smallest ones first; where two ranks have the same items, they have the same ones here."""
+    """Checksums of its items, the smallest first; if two ranks have the same items, they have the same checksums here."""
     line: Line = None
 
 
 class RankCondition(Record, frozen=True):
-    """A line of the first step that computes with gradients, under a condition that reads the rank: from which line to which that reaches."""
+    """A line of the first step that computes with gradients, under a condition that reads the rank, with the first and last line of that condition."""
 
     line: Line = None
     first: int = 0
@@ -1016,7 +1016,7 @@ class RankCondition(Record, frozen=True):
 
 
 class Hashing(Record, frozen=True):
-    """Python's `hash`, which gives other numbers for strings in every process, unless that is turned off."""
+    """Python's `hash`, which gives different numbers for strings in every process, unless that is turned off."""
 
     salt: int = 0
     """The hash of a fixed string."""
@@ -1025,7 +1025,7 @@ class Hashing(Record, frozen=True):
 
 
 class BeginningFact(Record, frozen=True):
-    """What a rank does by itself, for the comparison with other ranks."""
+    """What a rank does on its own, to be compared with other ranks."""
 
     seeds: list[Seeding] = []
     parted: list[Parted] = []
@@ -1045,7 +1045,7 @@ class BeginningFact(Record, frozen=True):
 
 
 class Around(Record, frozen=True):
-    """A loop or a condition that a line stands in."""
+    """A loop or a condition around a line."""
 
     file: str = ""
     what: str = ""
@@ -1065,27 +1065,27 @@ class Deed(Record, frozen=True):
     around: list[Around] = []
     """Outermost first."""
     skips: list[int] = []
-    """Lines before it, in the loops around, that go on with the next turn."""
+    """Earlier lines in the surrounding loops that continue with the next iteration."""
     by_rank: int = 0
-    """The first line in the loops around that only some ranks run, and that does more than print or save."""
+    """The first line in the surrounding loops that only some ranks run, and that does more than print or save."""
 
 
 class Stretch(Record, frozen=True):
-    """Steps from this one on that are alike: the deeds of each, by their index."""
+    """Equal steps from this one on: the deeds of each, by their index."""
 
     step: int = 0
     did: list[int] = []
 
 
 class CourseFact(Record, frozen=True):
-    """What a rank does, step by step, where there are several."""
+    """What a rank does, step by step, if there are several."""
 
     deeds: list[Deed] = []
     stretches: list[Stretch] = []
     pending: list[int] = []
     """Since the last step."""
     whole: bool = True
-    """False where there was too much of it."""
+    """False if there was too much of it."""
 
 
 class EvaluatedWeights(Record, frozen=True):
@@ -1109,7 +1109,7 @@ class GradientReturned(Record, frozen=True):
 
 
 class GradientUsed(Record, frozen=True):
-    """A rank goes backward from the `sent`-th tensor that it has sent to that rank, with the `received`-th that it has received from it."""
+    """A rank runs backward from the `sent`-th tensor that it has sent to that rank, with the `received`-th that it has received from it."""
 
     peer: int = 0
     sent: int = 0
@@ -1125,7 +1125,7 @@ class StagesFact(Record, frozen=True):
 
 
 class BucketFact(Record, frozen=True):
-    """Gradients that DistributedDataParallel reduces in one go."""
+    """Gradients that DistributedDataParallel reduces together."""
 
     bytes: int = 0
     parameters: list[str] = []
@@ -1140,7 +1140,7 @@ class ReplicaFact(Record, frozen=True):
     """Whether rank 0's buffers are sent to the others before each forward."""
     parameters: list[str] = []
     later: list[str] = []
-    """Parameters that were made after the model was wrapped."""
+    """Parameters that were created after the model was wrapped."""
     buckets: list[BucketFact] = []
     """In the order in which they are reduced."""
     unfrozen: list[str] = []
@@ -1156,7 +1156,7 @@ class ReplicaFact(Record, frozen=True):
     evaluated: bool = False
     """Whether it was put into eval mode after its training began."""
     hooked: bool = False
-    """Whether the program reduces its gradients by a function of its own (`register_comm_hook`)."""
+    """Whether the program reduces its gradients with its own function (`register_comm_hook`)."""
     joined: bool = False
     """Whether it was called inside `join()`, where the ranks may make different numbers of steps."""
     line: Line = None
@@ -1172,17 +1172,17 @@ class CopyFact(Record, frozen=True):
     first: int = 0
     last: int = 0
     moved: Number = 0
-    """How far it has gone since the first evaluation."""
+    """How far it has moved since the first evaluation."""
     trained_moved: Number = 0
-    """How far the trained weights have gone."""
+    """How far the trained weights have moved."""
     gap: Number = 0
-    """Between the two in the end."""
+    """Between the two at the end."""
     way: Number = 0
-    """Between where it began and where the trained weights are."""
+    """Between its start and the trained weights."""
     as_at_start: bool = False
-    """Whether it was what the trained weights were before their first step, bit for bit, when it was first evaluated."""
+    """Whether, when it was first evaluated, it equalled the trained weights from before their first step, bit for bit."""
     trained_before: Number = 0
-    """How far the trained weights had gone by then."""
+    """How far the trained weights had moved by then."""
     line: Line = None
     """That evaluates it."""
     update_line: Line = None
@@ -1195,7 +1195,7 @@ class LoadedOver(Record, frozen=True):
     type: str = ""
     times: int = 0
     same: int = 0
-    """Times at which the state was that of the time before."""
+    """How often the state was the same as the time before."""
     steps: list[int] = []
     """Steps of the optimizer until then."""
     set_back: bool = False
@@ -1211,7 +1211,7 @@ class AnswerFact(Record, frozen=True):
     question: str = ""
     step: int = 0
     healthy: bool | None = None
-    """None: the step does not tell."""
+    """None: the step does not show it."""
     why: str = ""
     """In a few words: what was seen, or why it was not asked."""
     numbers: dict[str, Number] = {}
@@ -1221,7 +1221,7 @@ class AnswerFact(Record, frozen=True):
     module: str = ""
     op: str = ""
     part: str = ""
-    """Which of several ways in which the answer may be amiss."""
+    """In which of several ways the answer is bad."""
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -1241,7 +1241,7 @@ class MemoryPart(Record, frozen=True):
 
 
 class MemoryStep(Record, frozen=True):
-    """One step that was looked at."""
+    """One observed step."""
 
     step: int = 0
     peak: int = 0
@@ -1275,7 +1275,7 @@ class MemoryCourse(Record, frozen=True):
     uses: dict[str, list[int]] = {}
     """Bytes in use, by what they are for."""
     modules: dict[str, list[int]] = {}
-    """Activations and workspace by the module that computed them, the largest at the peak first. `""`: other modules, and code outside of modules."""
+    """Activations and workspace by the module that computed them, the largest at the peak first. `""`: other modules, and code outside modules."""
 
 
 class KeeperFact(Record, frozen=True):
@@ -1283,16 +1283,16 @@ class KeeperFact(Record, frozen=True):
 
     name: str = ""
     bytes: int = 0
-    """That are in use because of it."""
+    """Bytes in use because of it."""
     tensors: int = 0
     graphs: int = 0
     """Tensors in it that have a graph, which holds all that their step has computed."""
     line: Line = None
-    """That puts things into it."""
+    """The line that puts things into it."""
 
 
 class MemoryFact(Record, frozen=True):
-    """What a step takes of a device's memory: bytes of tensors, as an allocator without fragments would count them. Seen by `tensonde check --memory`."""
+    """How much of a device's memory a step takes: bytes of tensors, as an allocator without fragmentation would count them. Measured by `tensonde check --memory`."""
 
     device: str = ""
     """The one that takes most; the host only where no other is used."""

@@ -26,7 +26,7 @@ MORE = (
         "unchanged",
         "the same as at the previous observation",
         plain((fit.ANY_UPDATE, "absmax == 0"), (fit.ANY, SAME)),
-        note="By its digest: norm, absmean and mean equal bit for bit; an update by being all zero.",
+        note="Judged by the digest: norm, absmean and mean are equal bit for bit; an update is all zero.",
     ),
     Condition(
         "saturated",
@@ -42,7 +42,7 @@ MORE = (
     ),
     Condition(
         "dead",
-        "a rectifier puts out nothing but zeros, and goes on so",
+        "a rectifier outputs only zeros, and continues to",
         plain((fit.RECTIFIER_OUT, "zeros >= {share} and seen() >= {n} and lowest(zeros, {n}) >= {share}")),
         (Parameter("share", 1.0, "share of zeros"), count(20)),
     ),
@@ -57,7 +57,7 @@ MORE = (
         "weights start far too small or far too large",
         plain((fit.MATRIX, "step == 0 and (rms < {low} or rms > {high} or range == 0)")),
         (Parameter("low", 1e-6, "smallest sound rms"), Parameter("high", 10, "largest sound rms")),
-        note="All equal is poor as well: units that start the same stay the same.",
+        note="Equal weights are poor as well: units that start the same stay the same.",
     ),
     Condition(
         "spike",

@@ -44,7 +44,7 @@ MINDINSIGHT = (
         plain((fit.ANY, "nan or inf")),
         aliases=("overflow", "nan_or_inf"),
     ),
-    Condition("operator_overflow", "an op or module put out NaN or Inf", plain((fit.OUTPUT, "nan or inf"))),
+    Condition("operator_overflow", "an op or module output NaN or Inf", plain((fit.OUTPUT, "nan or inf"))),
     Condition(
         "all_zero",
         "at least this share is zero",
@@ -92,8 +92,7 @@ MINDINSIGHT = (
         ),
         (Parameter("rtol", 1e-5, "change relative to the weight that still counts as none"),),
         ("weight_not_changed",),
-        "At `update` the mean change is compared with the mean weight (MindInsight: every element). "
-        "At `value` the digest (norm, absmean, mean) must equal the previous one exactly; rtol is not used.",
+        "At `update`, the mean change is compared with the mean weight (MindInsight: every element). At `value`, the digest (norm, absmean, mean) must equal the previous one exactly; rtol is not used.",
     ),
     Condition(
         "weight_change_too_large",
@@ -109,14 +108,13 @@ MINDINSIGHT = (
     ),
     Condition(
         "activation_range",
-        "nearly all of an activation lies where its slope is gone",
+        "nearly all of an activation lies where its slope is zero",
         _activation,
         (
             Parameter("kind", None, "treat any output as this activation", choices=("tanh", "sigmoid", "relu")),
             Parameter("share", 0.001, "share that still has a slope"),
         ),
-        note="Shares come from inside(). For tanh and sigmoid up to float32 the upper limit is the same as "
-        '"exactly ±1", which the histogram tells exactly on its sample; float64 needs |x| > 18 for that.',
+        note='Shares come from inside(). For tanh and sigmoid up to float32, the upper limit is the same as "exactly ±1", which the histogram shows exactly on its sample; float64 needs |x| > 18 for that.',
     ),
     Condition("gradient_exploding", "a gradient has NaN or Inf", plain((fit.GRADIENT, "nan or inf"))),
     Condition("gradient_too_large", "a gradient is above a limit", limits(fit.GRADIENT, ">"), statistics()),

@@ -10,7 +10,7 @@ _SAME_LONG = f"{_STEADY.format('norm')} and {_STEADY.format('mean')}"
 _GOING = "not (abs(loss) <= 1e-06)"  # a loss of 0 explains zero gradients; an unseen loss (NaN) does not
 _MATRICES = (
     "A converged training may stop moving, so only the first n observations count. "
-    "A loss may not depend on a bias at all (a WGAN critic's last one), so vectors are left out."
+    "A loss may not depend on a bias at all (a WGAN critic's last one), so vectors are skipped."
 )
 
 
@@ -27,13 +27,13 @@ def _running_away(values: Values) -> list[tuple[fit.Fit, str]]:
 
 SURE = (
     Condition("loss_overflow", "the loss is NaN or Inf", plain((fit.LOSS, "nan or inf"))),
-    Condition("output_nan", "a module put out NaN", plain((fit.MODULE_OUTPUT, "nan > 0"))),
+    Condition("output_nan", "a module output NaN", plain((fit.MODULE_OUTPUT, "nan > 0"))),
     Condition(
         "output_overflow",
-        "a module that never put out +Inf did",
+        "a module output +Inf for the first time",
         plain((fit.MODULE_OUTPUT, "pos_inf > 0 and seen() >= {n} and highest(pos_inf, {n}) == 0")),
         (count(5),),
-        note="-Inf is how attention masks are written, and +Inf from the start is meant; both are left out.",
+        note="Attention masks use -Inf, and +Inf from the start is intended; neither is reported.",
     ),
     Condition(
         "gradient_overflow",
@@ -82,8 +82,7 @@ SURE = (
         "a weight grows fast and ever faster while the loss no longer falls: the loss often diverges soon",
         _running_away,
         (Parameter("factor", 1.12, "growth of the norm over n steps"), count(10)),
-        note="Faster than on average over the 5 n steps before. Not where the weight was a third as large in the last 500, as one that starts "
-        "near zero is; nor after a loss that jumped to five times its median, as where the data change. Where steps were not looked at, nothing is said.",
+        note="Faster than its average over the 5 n steps before. Silent if the weight was a third as large or less within the last 500 steps, like one that starts near zero; after a loss that jumped to five times its median, as when the data change; and where steps were not observed.",
     ),
     Condition(
         "loss_stuck",

@@ -43,7 +43,7 @@ DERIVED: dict[str, tuple[str, Callable[[Get], Column]]] = {
 
 CONTEXT = {
     "update_ratio": "at `update` sites: absmean / (absmean of the latest `value` before it + 1e-9); else NaN",
-    "fed": "at parameters: elements that the owning module put out in this step, 0 if none; else NaN",
+    "fed": "at parameters: elements that the owning module output in this step, 0 if none; elsewhere NaN",
     "loss": "the latest loss seen; NaN before the first",
     "scaled": "1 while the training uses loss scaling (fp16 GradScaler), else 0",
     "differs": "1 where the ranks of a training hold different values there, 0 where they hold the same",

@@ -17,12 +17,12 @@ AGAIN_SECONDS = 2.0
 
 
 @click.command()
-@click.option("--run", "run", metavar="RUN", help="Which run: its id, or its name, or how that begins.")
+@click.option("--run", "run", metavar="RUN", help="Which run: its id, its name, or the beginning of one.")
 @click.option("--rank", "rank", metavar="RANK", help="Which of its ranks (default: the first).")
 @click.option("--list", "listing", is_flag=True, help="Only list the live trainings.")
 @click.argument("url", required=False)
 def attach(url: str | None, run: str | None, rank: str | None, listing: bool) -> None:
-    """The terminal debugger on a training that is connected to a hub; without a URL, to the one that you started.
+    """Open the terminal debugger on a training that is connected to a hub (by default, the hub you started).
 
     \b
     tensonde attach

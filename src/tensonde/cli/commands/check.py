@@ -49,10 +49,14 @@ class Line:
 @click.command("check", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="The answers as JSON.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps to run (default 2; with --memory 4).")
-@click.option("--memory", is_flag=True, help="What the training takes of memory, by kind, module and line, instead.")
-@click.option("--limit", metavar="8G", help="With --memory: does it fit into this, and which batch would?")
 @click.option(
-    "--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording there (default: thrown away)."
+    "--memory", is_flag=True, help="Instead, show how much memory the training takes, by kind, module and line."
+)
+@click.option(
+    "--limit", metavar="8G", help="With --memory: whether the training fits into this, and which batch would."
+)
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording there (default: delete it)."
 )
 @SARIF
 @GITHUB
@@ -69,9 +73,9 @@ def check(
 ) -> None:
     """Run two steps of a training: does it train at all?
 
-    No error, a finite loss, a gradient for every trainable parameter, and a change of each. Then what experiments say: is it
-    better than a constant, does every input matter, do samples keep to themselves. Exit code 0 when it trains, 1 when it does
-    not, 2 for wrong use.
+    It checks for errors, a finite loss, a gradient for every trainable parameter, and a change in each. Experiments then ask: is the
+    model better than a constant, does every input matter, is each sample independent of the others. Exit code 0: it trains,
+    1: it does not, 2: usage error.
 
     \b
     Examples:

@@ -29,13 +29,15 @@ WORDS: dict[Status, str] = {
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("other", type=click.Path(path_type=Path), required=False)
 @click.option("--site", "sites", multiple=True, metavar="NAME", help="Only these, e.g. 'blocks.*.weight'; repeatable.")
-@click.option("--flagged", is_flag=True, help="Only what has a flag; of two checkpoints, only what is not unchanged.")
+@click.option(
+    "--flagged", is_flag=True, help="Only flagged tensors; for two checkpoints, only those that are not unchanged."
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def ckpt(file: Path, other: Path | None, sites: tuple[str, ...], flagged: bool, as_json: bool) -> None:
     """Inspect a checkpoint, or see what changed from FILE to OTHER.
 
-    torch, safetensors, npz, npy, MindSpore .ckpt and sharded folders with an index are read, without the framework, without
-    running anything that stands in the file, and without holding it in memory. Flags: nan, inf, zero (all of it), constant,
+    Reads torch, safetensors, npz, npy, MindSpore .ckpt and sharded folders with an index, without the framework, without
+    running any code in the file, and without loading it all into memory. Flags: nan, inf, zero (all of it), constant,
     outlier (more than 30 standard deviations from the mean). Exit code 1: NaN or Inf was found.
 
     \b

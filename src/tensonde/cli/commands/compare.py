@@ -32,23 +32,27 @@ from tensonde.store.sources import open_source
 @click.option(
     "--python-b", default="", metavar="PYTHON", help="The interpreter of the second, such as one with MindSpore."
 )
-@click.option("--same-init", is_flag=True, help="The second script begins with the first's initial weights.")
-@click.option("--same-data", is_flag=True, help="The second script is given the first's batches.")
+@click.option("--same-init", is_flag=True, help="Start the second script with the first one's initial weights.")
+@click.option("--same-data", is_flag=True, help="Give the second script the first one's batches.")
 @click.option(
-    "--steps", type=click.IntRange(2), default=100, show_default=True, metavar="N", help="Steps that scripts run."
+    "--steps", type=click.IntRange(2), default=100, show_default=True, metavar="N", help="Steps to run of each script."
 )
-@click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE.yaml", help="Names of A: names of B.")
+@click.option(
+    "--map",
+    "map_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.yaml",
+    help="Which name of A is which name of B.",
+)
 @click.option(
     "--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recordings of both scripts here."
 )
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON.")
+@click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE.html", help="Also write an HTML page.")
 @click.option(
-    "--html", "page", type=click.Path(path_type=Path), metavar="FILE.html", help="Also write a page to look at."
+    "--engine", type=click.Choice(["local", "ray"]), default="local", help="Where to compare dumps and checkpoints."
 )
-@click.option(
-    "--engine", type=click.Choice(["local", "ray"]), default="local", help="Where dumps and checkpoints are compared."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing while scripts run.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing while the scripts run.")
 def compare(
     things: tuple[Path, ...],
     targets: tuple[str, ...],
@@ -64,9 +68,9 @@ def compare(
     engine: str,
     quiet: bool,
 ) -> None:
-    """Where two trainings part, and why: data, initial weights, forward, backward or optimizer, and the first site.
+    """Show where two trainings diverge, and why: data, initial weights, forward, backward or optimizer, and the first site.
 
-    A and B are recordings, dumps or checkpoints; or let Tensonde run two scripts. Exit code 0: equivalent, 1: divergent,
+    A and B are recordings, dumps or checkpoints; with --run, Tensonde runs two scripts. Exit code 0: equivalent, 1: divergent,
     2: they cannot be compared.
 
     \b

@@ -22,13 +22,13 @@ from tensonde.store.sources import open_source
 @click.option(
     "--to",
     type=click.Choice(["npy", "npz", "safetensors", "parquet", "dump"]),
-    help="The format (default: by the name's ending).",
+    help="The format (default: from the ending of the name).",
 )
 @click.option("--site", "sites", multiple=True, metavar="SITE", help="Only these, e.g. 'blocks.*:out'; repeatable.")
 @click.option("--steps", metavar="0,10-20", help="Only these steps.")
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="Only this rank.")
-@click.option("--widen", is_flag=True, help="bfloat16 and float8 as float32, for programs that do not know them.")
-@click.option("--json", "as_json", is_flag=True, help="What was done, as JSON.")
+@click.option("--widen", is_flag=True, help="Write bfloat16 and float8 as float32, for programs that do not know them.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def convert_command(
     source: Path,
     target: Path,
@@ -41,7 +41,7 @@ def convert_command(
 ) -> None:
     """Convert a dump, a recording or a checkpoint.
 
-    Read are Tensonde's recordings and dumps, MindSpore's and msprobe's dumps, and checkpoints of torch, safetensors, npz, npy,
+    Reads Tensonde's recordings and dumps, MindSpore's and msprobe's dumps, and checkpoints of torch, safetensors, npz, npy,
     Parquet and MindSpore. A target without an ending is a folder of .npy files.
 
     \b

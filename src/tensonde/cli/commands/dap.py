@@ -9,7 +9,7 @@ import click
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Listen on this port of this machine (0: any free one) instead of standard input.")  # fmt: skip
 @click.option("--once", is_flag=True, help="With --port: end after the first conversation.")
 def dap_command(port: int | None, once: bool) -> None:
-    """An adapter of the Debug Adapter Protocol: trainings in the debugger of an editor.
+    """A Debug Adapter Protocol server: debug trainings in your editor.
 
     \b
     tensonde dap

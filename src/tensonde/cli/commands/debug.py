@@ -15,7 +15,7 @@ from tensonde.cli.options import training_options
 @training_options
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def debug(target: tuple[str, ...], on_hit: str | None, budget: str | None, **chosen: Any) -> None:
-    """Run a training stopped before step 0, in the terminal debugger. The options are those of `tensonde run`.
+    """Start a training in the terminal debugger, stopped before step 0. The options are those of `tensonde run`.
 
     \b
     tensonde debug train.py --lr 0.1

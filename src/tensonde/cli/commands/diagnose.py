@@ -31,11 +31,13 @@ SECONDS = 60.0
 @click.command("diagnose")
 @click.argument("recording", type=click.Path(path_type=Path), default=Path())
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
-@click.option("--experiment", is_flag=True, help="Ask a saved step: all experiments, in a process of its own.")
+@click.option("--experiment", is_flag=True, help="Run all experiments on a saved step, in a separate process.")
 @click.option("--step", type=click.IntRange(0), metavar="N", help="With --experiment: which saved step.")
-@click.option("--script", type=click.Path(path_type=Path), help="With --experiment: the script, where it is not found.")
+@click.option(
+    "--script", type=click.Path(path_type=Path), help="With --experiment: the script, if Tensonde does not find it."
+)
 def diagnose_command(recording: Path, as_json: bool, experiment: bool, step: int | None, script: Path | None) -> None:
-    """Findings of a recording, again. Exit code 1 when there is an error or a warning.
+    """Diagnose a recording again. Exit code 1: there is an error or a warning.
 
     \b
     tensonde diagnose

@@ -20,11 +20,11 @@ from tensonde.version import __version__
 
 @click.command()
 @click.option("--seams", is_flag=True, help="List everything that Tensonde replaces in the framework, and why.")
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def doctor(seams: bool, as_json: bool) -> None:
-    """Look at this environment: versions, the kernel, the framework, and whether recordings can be written.
+    """Check this environment: versions, the kernel, the framework, and whether recordings can be written.
 
-    Exit code 0 when everything is there, 1 when something is missing.
+    Exit code 0: everything is there, 1: something is missing.
 
     \b
     tensonde doctor

@@ -16,22 +16,31 @@ WHAT = ("scalars", "digests", "sites", "hits", "findings", "events")
 @click.command()
 @click.argument("recording", shell_complete=complete_recording)
 @click.argument("destination", type=click.Path(path_type=Path))
-@click.option("--to", "form", type=click.Choice(FORMATS), help="Default: by the ending of DESTINATION, or tensorboard.")
-@click.option("--what", type=click.Choice(WHAT), default="scalars", show_default=True, help="The table, for one file.")
-@click.option("--sites", default="**", show_default=True, help="Of which sites digests are drawn.")
-@click.option("--fields", default="norm", show_default=True, help="What of them: norm,absmax,mean...; '' for none.")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(FORMATS),
+    help="The format (default: from the ending of DESTINATION, or tensorboard).",
+)
+@click.option(
+    "--what", type=click.Choice(WHAT), default="scalars", show_default=True, help="Which table, for a single file."
+)
+@click.option("--sites", default="**", show_default=True, help="The sites whose digests are exported.")
+@click.option(
+    "--fields", default="norm", show_default=True, help="Fields of the digests: norm,absmax,mean...; '' for none."
+)
 @click.option("--force", is_flag=True, help="Replace what is there.")
 def export(
     recording: str, destination: Path, form: str | None, what: str, sites: str, fields: str, force: bool
 ) -> None:
     """Write a RECORDING as TensorBoard event files, as an offline W&B run, or as CSV or Parquet tables.
 
-    DESTINATION is a folder, or for one table a file that ends in .csv or .parquet.
+    DESTINATION is a folder or, for one table, a file that ends in .csv or .parquet.
 
     \b
     tensonde export demo board                      tensorboard --logdir board
     tensonde export demo loss.csv                   scalars in one table
-    tensonde export demo tables --to parquet        all tables, a file each
+    tensonde export demo tables --to parquet        all tables, one file each
     tensonde export demo offline --to wandb         wandb sync offline/wandb/offline-run-*
     """
     from tensonde.errors import UsageError

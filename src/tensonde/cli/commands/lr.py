@@ -17,19 +17,24 @@ REHEARSAL = "tensonde.train.rehearsal:rehearse"
 
 @click.command("lr", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--steps", type=click.IntRange(2), metavar="N", help="Optimizer steps of the whole training.")
-@click.option("--epochs", type=click.IntRange(1), metavar="N", help="Or its epochs; the loader tells their length.")
 @click.option(
-    "--steps-per-epoch", type=click.IntRange(1), metavar="N", help="Optimizer steps in an epoch, where no loader tells."
+    "--epochs", type=click.IntRange(1), metavar="N", help="Epochs of the whole training; the loader tells their length."
 )
-@click.option("--json", "as_json", is_flag=True, help="The rates and the mistakes as JSON.")
+@click.option(
+    "--steps-per-epoch",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Optimizer steps per epoch, if there is no loader to tell.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the rates and the mistakes as JSON.")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def lr(
     steps: int | None, epochs: int | None, steps_per_epoch: int | None, as_json: bool, target: tuple[str, ...]
 ) -> None:
-    """Plot the learning rates that a script would have, and flag the usual mistakes, without training.
+    """Plot the learning rates that a script would use, and flag the usual mistakes, without training.
 
-    The script runs until its second optimizer step, and its schedulers are then played through. Without --steps or
-    --epochs, for as long as they were made for. Exit code 0 when nothing is wrong, 1 for a mistake, 2 for wrong use.
+    The script runs until its second optimizer step; then its schedulers are simulated, for --steps or --epochs, or for as
+    long as they were made for. Exit code 0: nothing is wrong, 1: a mistake, 2: usage error.
 
     \b
     tensonde lr train.py

@@ -8,13 +8,13 @@ import click
 
 
 @click.command("mcp")
-@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), help="Where scripts and runs are (default: here). Nothing outside of it is read or run.")  # fmt: skip
-@click.option("--allow-run", is_flag=True, help="Let agents start scripts of the folder. Without it they only look.")
+@click.option("--folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), help="Where scripts and runs are (default: here). Nothing outside it is read or run.")  # fmt: skip
 @click.option(
-    "--hub", "url", metavar="URL", help="Use this hub (default: one is started beside the server when needed)."
+    "--allow-run", is_flag=True, help="Let agents start scripts in the folder. Without it, they can only look."
 )
+@click.option("--hub", "url", metavar="URL", help="Use this hub (default: start one when needed).")
 def mcp_command(folder: Path, allow_run: bool, url: str | None) -> None:
-    """A server of the Model Context Protocol on standard input and output, for coding agents.
+    """A Model Context Protocol server on standard input and output, for coding agents.
 
     \b
     tensonde mcp

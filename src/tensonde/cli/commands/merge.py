@@ -14,7 +14,7 @@ from tensonde.errors import UsageError
 @click.argument("target", type=click.Path(path_type=Path))
 @click.argument("parts", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def merge_command(target: Path, parts: tuple[Path, ...]) -> None:
-    """Make one run of the ranks that several machines have recorded; TARGET is new, the parts stay as they are.
+    """Merge ranks recorded on several machines into one new run, TARGET. The parts are not changed.
 
     \b
     tensonde merge whole node0/run node1/run

@@ -33,11 +33,11 @@ FORMATS = (".parquet", ".csv", ".json")
 def query(
     recordings: tuple[str, ...], as_json: bool, as_csv: bool, output: Path | None, force: bool, limit: int
 ) -> None:
-    """Ask one or more recordings in SQL (DuckDB's).
+    """Query one or more recordings in SQL (DuckDB's).
 
     The views are digests, sites, scalars, hits, findings and events; `DESCRIBE digests` lists the columns of
     one.
-    With several recordings the column `run` tells them apart; without one, the newest run is asked.
+    With several recordings, the column `run` tells them apart; without one, the newest run is queried.
 
     \b
     Examples:

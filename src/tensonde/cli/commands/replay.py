@@ -34,10 +34,12 @@ RESULT = "replay.json"
 @click.option("--step", type=click.IntRange(0), metavar="N", help="The bundle of this step (default: the first).")
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="The bundle of this rank (default: the first).")
 @click.option(
-    "--script", type=click.Path(path_type=Path), help="The script that builds the model, where it is not found."
+    "--script", type=click.Path(path_type=Path), help="The script that builds the model, if Tensonde does not find it."
 )
 @click.option(
-    "--factory", metavar="PACKAGE.MODULE:FUNCTION", help="A function that gives the model, instead of the script."
+    "--factory",
+    metavar="PACKAGE.MODULE:FUNCTION",
+    help="A function that returns the model, to use instead of the script.",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Keep the new recording here.")
 @click.option("--ops", type=click.IntRange(0), default=None, metavar="N", help="How many ops to list (default: those around the first bad one; 0: none).")  # fmt: skip
@@ -47,10 +49,10 @@ def replay(
     source: Path, step: int | None, rank: int | None, script: Path | None, factory: str | None, output: Path | None,
     ops: int | None, debug: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run the step that a bundle holds again, op by op, and say whether it comes out the same.
+    """Rerun the step in a bundle, op by op, and say whether the result is the same.
 
-    The user's script is run up to its first call of the model; then the bundle's weights, inputs and random numbers
-    take over, and the process ends before the script goes on. Exit code 0: reproduced, 1: not.
+    The script runs up to its first call of the model; then the bundle's weights, inputs and random numbers
+    take over, and the process ends before the script continues. Exit code 0: reproduced, 1: not.
 
     \b
     tensonde replay                                   the newest recording's first bundle

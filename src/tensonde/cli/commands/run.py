@@ -44,7 +44,7 @@ BLOCKING = {
 @training_options
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(target: tuple[str, ...], **chosen: Any) -> None:
-    """Run a training under Tensonde; the script, its output and its exit code stay as they are.
+    """Run a training under Tensonde. The script, its output and its exit code do not change.
 
     \b
     tensonde run train.py --lr 0.1

@@ -22,25 +22,38 @@ PRUNERS = ("median", "hyperband", "halving", "none")
 
 @click.command("tune")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
-@click.option("--param", "params", multiple=True, metavar="NAME=SPACE", help="Goes to the script as --NAME VALUE.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=SPACE", help="Goes to it as an environment variable.")
-@click.option("--metric", default="loss", show_default=True, help="What is to become small, or large.")
-@click.option("--metric-from", "pattern", default="", metavar="REGEX", help="Take it from what the script prints.")
 @click.option(
-    "--reduce", default="mean:10", show_default=True, metavar="last|min|max|mean:N", help="Its values to one."
+    "--param", "params", multiple=True, metavar="NAME=SPACE", help="A parameter, passed to the script as --NAME VALUE."
 )
-@click.option("--direction", type=click.Choice(["minimize", "maximize"]), help="Default: by the metric's name.")
-@click.option("--trials", type=click.IntRange(1), default=20, show_default=True, help="How many in the study, in all.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Trials at a time.")
 @click.option(
-    "--study", type=click.Path(path_type=Path), metavar="DIR", help="Its folder (default: .tensonde/studies/<script>)."
+    "--env", "variables", multiple=True, metavar="NAME=SPACE", help="A parameter, passed as an environment variable."
+)
+@click.option("--metric", default="loss", show_default=True, help="What to minimize or maximize.")
+@click.option("--metric-from", "pattern", default="", metavar="REGEX", help="Take the metric from the script's output.")
+@click.option(
+    "--reduce",
+    default="mean:10",
+    show_default=True,
+    metavar="last|min|max|mean:N",
+    help="How to turn the metric's values into one.",
+)
+@click.option("--direction", type=click.Choice(["minimize", "maximize"]), help="Default: from the metric's name.")
+@click.option(
+    "--trials", type=click.IntRange(1), default=20, show_default=True, help="How many trials in the study, in total."
+)
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Trials to run at a time.")
+@click.option(
+    "--study",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The study's folder (default: .tensonde/studies/<script>).",
 )
 @click.option("--sampler", type=click.Choice(SAMPLERS), default="tpe", show_default=True)
 @click.option("--pruner", type=click.Choice(PRUNERS), default="median", show_default=True)
-@click.option("--seed", type=int, help="The same values again.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Begin no trial after that.")
+@click.option("--seed", type=int, help="Makes the study try the same values again.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Start no trial after this time.")
 @click.option("--engine", type=click.Choice(["optuna", "ray"]), default="optuna", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="The trials as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the trials as JSON.")
 def tune_command(
     target: tuple[str, ...],
     params: tuple[str, ...],
@@ -59,11 +72,11 @@ def tune_command(
     engine: str,
     as_json: bool,
 ) -> None:
-    """Try values of hyperparameters, each trial under Tensonde: one that goes to NaN or is broken ends early, with the cause.
+    """Try hyperparameter values, each trial under Tensonde. A trial that reaches NaN or is broken ends early, with the cause.
 
     SPACE is log:LO:HI, float:LO:HI, int:LO:HI[:STEP], logint:LO:HI or choice:A,B. The script's own fixed arguments come
-    after --; where {NAME} stands in them, the parameter's value goes. A function of a file is tuned as FILE.py:FUNCTION.
-    The same command again goes on with a study that was stopped.
+    after --; {NAME} in them is replaced by the parameter's value. To tune a function, pass FILE.py:FUNCTION.
+    The same command resumes a study that was stopped.
 
     \b
     tensonde tune train.py --param lr=log:1e-5:1e-1 --param batch=choice:32,64 --trials 40 --jobs 2

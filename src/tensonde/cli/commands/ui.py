@@ -22,28 +22,26 @@ from tensonde.errors import UsageError
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="0.0.0.0 opens it to the network, over TLS; the token is required all the same.",
+    help="0.0.0.0 opens it to the network, over TLS; the token is still required.",
 )
 @click.option("--token", envvar="TENSONDE_HUB_TOKEN", help="The secret that opens the hub (default: a new one).")
 @click.option(
-    "--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate, to serve https."
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The certificate for https."
 )
-@click.option(
-    "--tls", is_flag=True, help="Serve https with a certificate that is made here; so it is beyond this machine."
-)
-@click.option("--plain", is_flag=True, help="No TLS, also beyond this machine: whoever can listen gets the token.")
-@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
+@click.option("--tls", is_flag=True, help="Serve https with a certificate made here; the default beyond this machine.")
+@click.option("--plain", is_flag=True, help="No TLS, even beyond this machine: whoever can listen gets the token.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The certificate's key.")
 @click.option(
     "--allow-run",
     is_flag=True,
-    help="Let agents that connect to /api/mcp start scripts of this folder (see `tensonde mcp`).",
+    help="Let agents that connect to /api/mcp start scripts in this folder (see `tensonde mcp`).",
 )
-@click.option("--open/--no-open", "show", default=None, help="Open a browser (default: where there is a display).")
+@click.option("--open/--no-open", "show", default=None, help="Open a browser (default: if there is a display).")
 @click.option(
     "--companion",
     is_flag=True,
     hidden=True,
-    help="Started by `--ui`: says where it is, and ends with its standard input.",
+    help="Used by `--ui`: print the address, and end with standard input.",
 )
 @click.argument("given", nargs=-1, type=click.Path(path_type=Path))
 def ui(
@@ -59,7 +57,7 @@ def ui(
     companion: bool,
     given: tuple[Path, ...],
 ) -> None:
-    """The hub and the web UI, for live trainings and recordings; without arguments, those in this folder.
+    """Start the hub and the web UI, for live trainings and recordings (by default, those in this folder).
 
     \b
     tensonde ui

@@ -167,10 +167,10 @@ def _softmax(op: OpRecord, origin: Origin) -> Cause | None:
             if f"masked_row.{dim}" in fact.stats:
                 evidence["sample"] = fact.stats[f"masked_row.{dim}"]
             return Cause(
-                f"{op.op} over a row that is -inf throughout",
+                f"{op.op} over a row that is all -inf",
                 "Every key of that row is masked. Mask with torch.finfo(dtype).min instead of -inf, "
                 "let at least one key through, "
-                "or leave out samples that are empty.",
+                "or drop empty samples.",
                 evidence,
             )
         if count(fact.stats, "pos_inf"):
@@ -219,7 +219,7 @@ def _inverse_cosine(op: OpRecord, origin: Origin) -> Cause | None:
     if given is None or given.stats.get("absmax", 0.0) <= 1.0:
         return None
     return Cause(
-        f"{op.op} outside of [-1, 1]",
+        f"{op.op} outside [-1, 1]",
         "Clamp the argument to [-1 + eps, 1 - eps]: rounding takes it beyond.",
         {"in.absmax": given.stats["absmax"]},
     )
@@ -259,8 +259,7 @@ def _alignment(op: OpRecord, origin: Origin) -> Cause | None:
     }
     return Cause(
         "a target that is too long for its input in ctc_loss",
-        "No alignment exists where a target has more labels (and repeats) than its input has frames: leave such samples "
-        "out, or use zero_infinity=True.",
+        "There is no alignment if a target has more labels (and repeats) than its input has frames: drop such samples, or use zero_infinity=True.",
         evidence,
         sure=evidence["target_lengths.max"] > evidence["input_lengths.min"],  # type: ignore[operator]
     )
@@ -271,7 +270,7 @@ def _attention(op: OpRecord, origin: Origin) -> Cause | None:
         if fact.dtype == "bool" or count(fact.stats, "neg_inf"):
             return Cause(
                 f"{op.op} with a mask that leaves some query no key",
-                "Let every query see at least one key, or leave out samples that are empty.",
+                "Let every query see at least one key, or drop empty samples.",
                 {"mask.neg_inf": count(fact.stats, "neg_inf")},
                 sure=False,
             )
@@ -309,7 +308,7 @@ def _overflow(op: OpRecord, origin: Origin) -> Cause:
         evidence["autocast"] = op.autocast
     if origin.masks:
         return Cause(
-            f"{op.op} cannot cope with the infinities it is given",
+            f"{op.op} cannot handle the infinities in its input",
             "Keep -inf out of this op: mask with a large negative number instead.",
             {"in.neg_inf": sum(count(fact.stats, "neg_inf") for fact in origin.masks)},
             sure=False,
@@ -318,15 +317,15 @@ def _overflow(op: OpRecord, origin: Origin) -> Cause:
         return Cause(
             f"{op.op} overflows float16 (largest {limit:g})",
             "Compute this in bfloat16 or float32 (autocast dtype=torch.bfloat16, or "
-            "autocast(enabled=False) around it), or normalise what goes in.",
+            "autocast(enabled=False) around it), or normalize its input.",
             evidence,
         )
     if name_of(op) in INSERTING and not any(bad(fact.stats) for fact in op.inputs):
-        return Cause(f"{op.op} of a value that is not finite", "The script itself puts it in here.", sure=False)
+        return Cause(f"{op.op} of a value that is not finite", "The script itself inserts it here.", sure=False)
     growing = most > limit**0.25
     return Cause(
         f"{op.op} overflows {low}" if growing else op.op,
-        "The numbers that go in have grown too large: look at what feeds this op, the learning rate, and normalisation."
+        "Its inputs have grown too large: look at what feeds this op, the learning rate, and normalization."
         if growing
         else "Look at the inputs of this op, given in the evidence.",
         evidence,
@@ -390,8 +389,8 @@ def backward_cause(op: OpRecord) -> Cause:
     most = op.gradient.get("absmax", 0.0)
     if any(count(fact.stats, "nan", "pos_inf", "neg_inf") for fact in (*op.inputs, *op.outputs)):
         return Cause(
-            f"{op.op} is differentiated at values that are not finite",
-            "Its value is masked later, its derivative is not: keep the bad values out before this op.",
+            f"{op.op} is differentiated at non-finite values",
+            "Its value is masked later, but its derivative is not: remove the bad values before this op.",
             {"in.nonfinite": sum(count(fact.stats, "nan", "pos_inf", "neg_inf") for fact in op.inputs)},
         )
     if dtype == "float16":

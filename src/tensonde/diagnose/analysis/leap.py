@@ -158,13 +158,13 @@ def batch_finding(case: Case, step: int, odd: OddValues, leap: Leap | None = Non
     what = "batch" if odd.layer else "targets"
     return case.finding(
         f"The {what} of step {step} {'is' if odd.layer else 'are'} out of scale: {shown}"
-        + (f"; the loss leaps from {leap.before:.3g} to {leap.value:.3g}" if leap else ""),
+        + (f"; the loss jumps from {leap.before:.3g} to {leap.value:.3g}" if leap else ""),
         (
-            f"Look at what {odd.maker.op} is given here."
+            f"Look at the input of {odd.maker.op} here."
             if odd.maker
-            else "Look at these samples where the dataset is built: a unit, a missing normalisation, a placeholder for missing values."
+            else "Look at these samples where the dataset is built: a unit, a missing normalization, a placeholder for missing values."
         )
-        + " A test of each batch's range, or clipped gradients, keep one batch from ruining the weights.",
+        + " A range check of each batch, or gradient clipping, keeps one batch from ruining the weights.",
         rule="batch-out-of-scale",
         severity="error",
         step=step,

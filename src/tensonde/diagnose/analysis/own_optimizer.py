@@ -15,9 +15,9 @@ def dividing_line(case: Case, *, first: bool) -> tuple[SourceLine | None, str]:
     powers = [one for one in divisions if one.kind == "power"]
     roots = [one for one in divisions if one.kind == "root"]
     if first and powers:
-        return powers[0].source, "the bias correction 1 - beta ** t is 0 in a step that counts as 0: count it before"
+        return powers[0].source, "the bias correction 1 - beta ** t is 0 in step 0: count the step before"
     if roots:
         return roots[0].source, "it divides by a root that can be 0: add eps to it"
     if len(divisions) == 1 and divisions[0].kind == "other":
-        return divisions[0].source, "it divides by what can be 0: add eps to it"
+        return divisions[0].source, "it divides by something that can be 0: add eps to it"
     return None, ""

@@ -20,7 +20,7 @@ def one_value(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{op.op} over a single value{where(op)}: 0 whatever comes in, and no gradient before it",
-                "Normalise over more than one value (the features of a sample, not each on its own), or leave it out.",
+                "Normalize over more than one value (the features of a sample, not each on its own), or remove it.",
                 site=f"{op.site}:out",
                 op=op.op,
                 source=made.made if (made := case.module(op.module)).library and made.made else op.source,

@@ -10,7 +10,7 @@ from tensonde.model.finding import Finding
 
 OWN = "with its own gradients"
 CHANGES = {
-    "gradients-never-cleared": (OWN, "with gradients of its own batch alone"),
+    "gradients-never-cleared": (OWN, "with gradients of its own batch only"),
     "clip-limit-tiny": (OWN, "with gradients that are not clipped"),
     "weight-decay-dominates": ("without decay", "without weight decay"),
     "learning-rate-too-large": ("at 0.01", "at a hundredth of the learning rate"),

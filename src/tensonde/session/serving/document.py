@@ -13,9 +13,9 @@ HEAD = """\
 
 This page is made from the table of requests: `python -m tensonde.session.serving.document` writes it.
 
-The hub sends these to a training (docs/hub.md is about the hub's own API, which people and programs call). A request that is answered
-*at once* is answered while the training runs. One *between steps* waits for the end of the step. One *at a stop* is refused
-while the training runs. An agent declares the capabilities; clients show the controls for them.
+The hub sends these requests to a training (docs/hub.md is about the hub's own API, which people and programs call). Requests *at once*
+are answered while the training runs. Requests *between steps* wait for the end of the step. Requests *at a stop* are refused
+while the training runs. An agent declares its capabilities; clients show the controls for them.
 
 | request | answered | | capabilities |
 |---|---|---|---|

@@ -47,10 +47,10 @@ _WAYS = ("step", "next", "nextop", "until", "finish")
 REQUESTS: dict[RequestKind, Row] = {
     "where": Row(_ONCE, at_once.where, "the current step, and whether the training is stopped", ("read",)),
     "pause": Row(_ONCE, at_once.pause, "stops at the end of a step", ("pause",)),
-    "pause_at": Row(_ONCE, at_once.pause_at, "stops when `step` begins, as all ranks do; with `go`, a stop before that is over"),
+    "pause_at": Row(_ONCE, at_once.pause_at, "stops when `step` begins, as all ranks do; `go` ends an earlier stop"),
     "hold": Row(_ONCE, at_once.hold, "stops at the end of the current step, because another rank has stopped"),
-    "release": Row(_ONCE, at_once.release, "goes on, and forgets stops that it was asked for; `why` is said to the user"),
-    "resume": Row(_STOP, at_stop.resume, "goes on, by one `kind` of step, `count` times or until `sites`, at the latest when the step `limit` begins", _WAYS),
+    "release": Row(_ONCE, at_once.release, "continues, and forgets requested stops; `why` is shown to the user"),
+    "resume": Row(_STOP, at_stop.resume, "continues by one `kind` of step, `count` times or until `sites`, at most until the step `limit` begins", _WAYS),
     "terminate": Row(_ONCE, at_once.terminate, "ends the training after its step", ("terminate",)),
     "watchpoints": Row(_ONCE, at_once.watchpoints, "lists the watchpoints", ("watchpoints",)),
     "watch": Row(_ONCE, at_once.watch, "adds a watchpoint: `sites`, `condition`, `action`"),
@@ -64,9 +64,9 @@ REQUESTS: dict[RequestKind, Row] = {
     "shape": Row(_STOP, at_stop.shape, "shape and type of the tensor at `address`", status=409),
     "tensor": Row(_STOP, at_stop.tensor, "a part of the tensor at `address`", status=409),
     "digests": Row(_STOP, at_stop.digests, "statistics of the tensors at `addresses`, as they are now", ("digests",)),
-    "model": Row(_STOP, at_stop.model, "modules and parameters, also before the first step", ("model",)),
+    "model": Row(_STOP, at_stop.model, "modules and parameters, even before the first step", ("model",)),
     "assign": Row(_STOP, at_stop.assign, "sets elements of the tensor at `address` to `value`", ("assign",)),
-    "command": Row(_STOP, at_stop.command, "runs a `line` of the terminal debugger; `together`: how it goes on is only said, for all ranks to do it", ("command",)),
+    "command": Row(_STOP, at_stop.command, "runs a `line` of the terminal debugger; with `together`, a command that continues is only reported, so that all ranks continue together", ("command",)),
     "complete": Row(_STOP, at_stop.complete, "completes the beginning of such a line"),
 }  # fmt: skip
 CAPABILITIES = [word for row in REQUESTS.values() for word in row.capabilities]

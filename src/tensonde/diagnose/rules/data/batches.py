@@ -21,8 +21,9 @@ def _trained_loader(case: Case) -> LoaderFact | None:
 
 @rule("data-not-shuffled", severity="error")
 def not_shuffled(case: Case) -> list[Finding]:
-    """Nearly every training batch holds one class only, and the batches together hold several: the data come sorted by
-    class. Shuffled batches of four or more would hardly ever be pure. Silent where a sampler of the user's own chooses.
+    """Nearly every training batch contains only one class, and the batches together contain several: the data are
+    sorted by class. Shuffled batches of four or more would hardly ever be pure. Silent if the program's own sampler
+    chooses.
     """
     labels = [row for row in case.facts.batches.labels if row[0] >= 4]
     if len(labels) < 6:
@@ -41,7 +42,7 @@ def not_shuffled(case: Case) -> list[Finding]:
     sequential = loader is not None and loader.sampler == "SequentialSampler"
     return [
         case.finding(
-            f"{len(pure)} of {len(labels)} batches hold a single class: the data are sorted and not shuffled",
+            f"{len(pure)} of {len(labels)} batches contain a single class: the data are sorted and not shuffled",
             "Use DataLoader(..., shuffle=True)." if sequential else "Shuffle the samples before making batches.",
             site="data",
             source=loader.made if sequential and loader else case.facts.batches.label_line,
@@ -58,10 +59,10 @@ def not_shuffled(case: Case) -> list[Finding]:
 
 @rule("labels-constant", severity="warning")
 def constant_labels(case: Case) -> list[Finding]:
-    """Every label of every batch is the same class. No order of a loader can do that: its data set holds one class, as
-    when data that are sorted by class are split without shuffling; the finding names where the data set is made. So it is
-    with targets that are numbers, where a loader gives them and they are all the same: a cast to whole numbers does that.
-    Targets that the program makes itself (the ones of a GAN) are meant to be constant.
+    """Every label of every batch is the same class. No loader order can do that: the data set contains one class, for
+    example because data sorted by class are split without shuffling; the finding names where the data set is made.
+    The same holds for numeric targets if a loader provides them and they are all equal, for example after a cast to
+    integers. Targets that the program makes itself (the ones of a GAN) are meant to be constant.
     """
     values = case.facts.batches.value_targets
     if values.constant and values.batches >= 10 and values.elements >= 50:
@@ -75,7 +76,7 @@ def constant_labels(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"All labels of {len(labels)} batches are class {labels[0][2]}",
-            "Look at how labels are made; if the data are sorted, shuffle them before they are split.",
+            "Check how labels are made; if the data are sorted, shuffle them before they are split.",
             site="data",
             source=(loader.data_line or loader.made) if loader else case.facts.batches.label_line,
             evidence={"batches": len(labels), "labels": sum(row[0] for row in labels)},
@@ -89,7 +90,7 @@ def _constant_values(case: Case, values: ValueTargets) -> Finding:
     made = values.line or ((loader.data_line or loader.made) if loader else None)
     return case.finding(
         f"All {values.elements} targets of {values.batches} batches are {values.value or 0:g}",
-        "Look at how the targets are made: a cast to int (or a comparison) may have removed every difference.",
+        "Check how the targets are made: a cast to int (or a comparison) may have removed every difference.",
         site="data",
         source=made,
         evidence={"batches": values.batches, "elements": values.elements, "value": values.value},
@@ -99,9 +100,9 @@ def _constant_values(case: Case, values: ValueTargets) -> Finding:
 
 @rule("inputs-constant", severity="error")
 def constant_inputs(case: Case) -> list[Finding]:
-    """All samples of a batch are equal, in every batch that was looked at: the inputs carry nothing to learn from. Where
-    the data set keeps one buffer that all of them are (or that holds just their values), it fills that anew for each
-    sample and returns it without a copy, so that each is the last one; the finding names where it is returned.
+    """All samples of a batch are equal, in every batch examined: the inputs carry no information. If the data set has
+    one buffer that all samples share (or that holds exactly their values), it refills the buffer for each sample and
+    returns it without a copy, so each sample is the last one; the finding names where it is returned.
     """
     inputs = [row for row in case.facts.batches.inputs if row.index == 0 and row.shape[0] >= 4]
     labels = case.facts.batches.labels
@@ -119,10 +120,9 @@ def constant_inputs(case: Case) -> list[Finding]:
         case.finding(
             f"All samples of every batch are the same while their labels differ{why}"
             + (f" (self.{buffer})" if buffer else ""),
-            "Return a copy: what is filled anew for each sample (a buffer; torch.from_numpy shares its memory) is "
-            "the last one for all."
+            "Return a copy: a buffer that is refilled for each sample (torch.from_numpy shares its memory) holds the last sample for all."
             if shared
-            else "Look at how a sample is made from its index.",
+            else "Check how a sample is made from its index.",
             site=f"{inputs[0].root}:in",
             source=made,
             evidence={
@@ -138,12 +138,13 @@ def constant_inputs(case: Case) -> list[Finding]:
 
 @rule("labels-out-of-step", severity="error", phase="data")
 def out_of_step(case: Case) -> list[Finding]:
-    """Inputs and labels are put into two different random orders, so that a label no longer belongs to its input:
-    two loaders that each shuffle for themselves, one of inputs and one of labels, in one `zip`; or two variables,
-    each indexed by a permutation of its own (or shuffled by itself), that are then used as a pair. Or one of two is taken from
-    a list in its own order, the other from the same list sorted or reversed.
+    """Inputs and labels are put into two different random orders, so a label no longer belongs to its input. Either
+    two loaders, one of inputs and one of labels, shuffle independently in one `zip`; or two variables, each indexed
+    by its own permutation (or shuffled by itself), are then used as a pair. Or one of the two comes from a list in
+    its own order, the other from the same list sorted or reversed.
 
-    Told by what the program does, not by how it learns; but where chance made both orders, a loss that falls well is reason for silence.
+    The rule judges what the program does, not how it learns; but if both orders are random, a loss that falls well
+    silences it.
     """
     pair = case.facts.orders_apart
     if pair and pair.order:
@@ -193,7 +194,7 @@ def _chance(case: Case, first: float) -> float:
 def _ordered_apart(case: Case, pair: OrdersApart) -> Finding:
     other = pair.other.line if pair.other else None
     return case.finding(
-        f"{', '.join(pair.names)} are taken from the same samples in two orders ({pair.order}, and as they come): they no longer belong together",
+        f"{', '.join(pair.names)} are taken from the same samples in two orders ({pair.order}, and the original one): they no longer belong together",
         "Put the samples into one order first, and take everything from that.",
         site="data",
         source=pair.line,
@@ -215,11 +216,12 @@ def _apart(case: Case, what: str, line: SourceLine | None, evidence: dict[str, A
 
 @rule("same-batch-every-step", severity="error", phase="data", unless=("inputs-constant",))
 def same_batch(case: Case) -> list[Finding]:
-    """The model is fed the very same values in every step, while the loader has more to give: its iterator is made
-    anew for every step (`next(iter(loader))` in the loop) and gives its first batch each time, or the loop goes
-    through the loader and feeds something else. Training on one batch on purpose takes it from the loader once, and
-    is not meant; nor is a loader whose data set is one batch. Without a loader, the program's text must tell: the loop goes through data, or in strides over
-    their indices, and its body never reads what it is given, or it takes the first item of an iterator that is made there.
+    """The model gets the very same values in every step, while the loader has more: its iterator is created anew in
+    every step (`next(iter(loader))` in the loop) and returns its first batch each time, or the loop iterates over the
+    loader and feeds something else. Training on one batch on purpose takes it from the loader once, and is not
+    reported; nor is a loader whose data set is one batch. Without a loader, the program's text must show it: the loop
+    iterates over data, or in strides over their indices, and its body never reads the item, or it takes the first
+    item of an iterator that is created there.
     """
     batches = case.facts.batches
     trained = [name for name, root in case.facts.roots.items() if sum(root.trained.values())]
@@ -238,15 +240,12 @@ def same_batch(case: Case) -> list[Finding]:
         return []  # taken once, and kept
     return [
         case.finding(
+            (f"The model sees the same batch in all {seen.looked_at} steps compared, of a data set of {loader.length}"),
             (
-                f"The model sees the same batch in all {seen.looked_at} steps that were compared, of a data set of "
-                f"{loader.length}"
-            ),
-            (
-                "Make the iterator once, outside of the loop (`for x, y in loader:`): a new one begins at the first "
+                "Create the iterator once, outside the loop (`for x, y in loader:`): a new one begins at the first "
                 "batch again."
                 if anew
-                else "Feed the model what the loop takes from the loader."
+                else "Feed the model the batch that the loop takes from the loader."
             ),
             step=1,
             site=f"{trained[0]}:in",
@@ -270,11 +269,11 @@ def _taken_again(case: Case, root: str, looked_at: int) -> list[Finding]:
     anew = "next(" in line.code
     return [
         case.finding(
-            f"The model sees the same batch in all {looked_at} steps that were compared"
-            + ("" if anew else ": what the loop goes through is never used in it"),
-            "Make the iterator once, outside of the loop: a new one begins at the first batch again."
+            f"The model sees the same batch in all {looked_at} steps compared"
+            + ("" if anew else ": the loop never uses what it iterates over"),
+            "Create the iterator once, outside the loop: a new iterator starts at the first batch again."
             if anew
-            else "Take the batch by the loop's variable.",
+            else "Select the batch with the loop's variable.",
             step=1,
             site=f"{root}:in",
             source=line,
@@ -286,10 +285,9 @@ def _taken_again(case: Case, root: str, looked_at: int) -> list[Finding]:
 
 @rule("workers-share-randomness", severity="error")
 def workers(case: Case) -> list[Finding]:
-    """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of
-    them draw the same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global
-    generators for each worker; a generator that the dataset keeps (or a `worker_init_fn` that seeds all alike)
-    undoes that.
+    """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of them
+    draw the same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global generators
+    for each worker; a generator that the dataset keeps (or a `worker_init_fn` that seeds all alike) undoes that.
     """
     found = []
     for loader in case.facts.loaders:
@@ -341,8 +339,8 @@ def workers(case: Case) -> list[Finding]:
 
 @rule("batch-norm-tiny-batch", severity="warning", phase="forward")
 def tiny_batches(case: Case) -> list[Finding]:
-    """Batch norm in train mode sees one sample at a time (or, without spatial extent, two or three): it normalises each
-    sample by itself, and the running statistics that eval mode uses do not describe that.
+    """Batch norm in train mode sees one sample at a time (or, without spatial extent, two or three). It normalizes
+    each sample by itself, and the running statistics that eval mode uses do not describe that.
     """
     norms = [
         (name, module)

@@ -43,9 +43,8 @@ def _strides(shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 @rule("view-instead-of-transpose", severity="error", phase="forward")
 def view_for_transpose(case: Case) -> list[Finding]:
-    """view or reshape gives a tensor whose dimensions have changed places: sizes are swapped, but no data is
-    moved, so values of one position, channel or head end up in others. transpose or permute moves the data's
-    meaning along.
+    """view or reshape returns a tensor whose dimensions have swapped: sizes are swapped, but no data is moved, so
+    values of one position, channel or head end up in others. transpose or permute move the data accordingly.
     """
     trace = case.first
     found = []
@@ -58,9 +57,9 @@ def view_for_transpose(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"{op.op} turns {list(before)} into {list(after)}: sizes change places, the data do not",
+                f"{op.op} turns {list(before)} into {list(after)}: sizes swap places, the data do not move",
                 (
-                    "Use transpose or permute to exchange dimensions (and view or reshape only to split or merge "
+                    "Use transpose or permute to swap dimensions (and view or reshape only to split or merge "
                     "neighbours)."
                 ),
                 at=op,
@@ -76,8 +75,8 @@ _SEQUENCE = modules(Trait.SEQUENCE)
 
 @rule("batch-and-time-exchanged", severity="error", phase="forward")
 def batch_first(case: Case) -> list[Finding]:
-    """A recurrent or attention layer that expects (time, batch, features) is given (batch, time, features): its
-    first dimension is as long as the batch of the loss, its second is not. It then runs along the batch and mixes
+    """A recurrent or attention layer that expects (time, batch, features) gets (batch, time, features): its first
+    dimension is as long as the batch of the loss, its second is not. The layer then runs along the batch and mixes
     samples.
     """
     labels = {row[0] for row in case.facts.batches.labels}
@@ -97,7 +96,7 @@ def batch_first(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"{name} ({kind}) takes the batch of {batch} for time: batch_first is False",
+                f"{name} ({kind}) treats the batch of {batch} as time: batch_first is False",
                 "Pass batch_first=True, or transpose the input to (time, batch, features).",
                 site=f"{name}:out",
                 source=module.made,
@@ -110,11 +109,11 @@ def batch_first(case: Case) -> list[Finding]:
 
 @rule("normalised-over-batch", severity="error", phase="forward")
 def normalised_over_batch(case: Case) -> list[Finding]:
-    """F.normalize over dimension 0 of (batch, features), whose rows are then multiplied with others, as for cosines:
-    each feature is divided by its norm over the batch, so that a sample's values depend on the other samples, and no
-    row has length 1.
+    """F.normalize runs over dimension 0 of (batch, features), and the rows are then multiplied with others, as for
+    cosines: each feature is divided by its norm over the batch, so a sample's values depend on the other samples, and
+    no row has length 1.
 
-    A product that sums over the batch (a correlation of features) is another matter, and so is a weight.
+    A product that sums over the batch (a correlation of features) is not reported, and neither is a weight.
     """
     trace = case.first
     sizes = {int(size) for size in case.facts.batches.sizes}
@@ -143,11 +142,12 @@ def normalised_over_batch(case: Case) -> list[Finding]:
 
 @rule("one-row-for-all-positions", severity="error", phase="forward")
 def one_row(case: Case) -> list[Finding]:
-    """A table with a row for each position is indexed with a length where a slice of that length is meant
-    (`table[:, x.shape[1]]` for `table[:, :x.shape[1]]`), and the one row that comes out is added to all positions of that very
-    tensor: it says nothing of where they are.
+    """A table with one row per position is indexed with a length where a slice of that length is meant (`table[:,
+    x.shape[1]]` for `table[:, :x.shape[1]]`), and the resulting single row is added to all positions of that very
+    tensor: it says nothing about where they are.
 
-    Only an index that is exactly the length of what the row is added to counts, into a table that is a parameter or a buffer.
+    An index counts only if it is exactly the length of what the row is added to, and the table is a parameter or a
+    buffer.
     """
     trace = case.first
     for op in trace.ops if trace is not None else ():
@@ -187,8 +187,9 @@ def one_row(case: Case) -> list[Finding]:
 
 @rule("labels-not-mirrored", severity="error", phase="data")
 def labels_not_mirrored(case: Case) -> list[Finding]:
-    """Images are flipped or turned by chance, and the function that does so mirrors nothing else; but every pixel has a label of its
-    own (cross-entropy over a map as large as the image), which then stays where it was."""
+    """Images are flipped or rotated at random, and the function that does so mirrors nothing else; but every pixel
+    has its own label (cross-entropy over a map as large as the image), which then stays where it was.
+    """
     sizes = {tuple(row.shape[-2:]) for row in case.facts.batches.inputs if row.index == 0 and len(row.shape) == 4}
     for trace, loss in case.trained_ops():
         if loss.op not in ("cross_entropy", "nll_loss") or len(loss.inputs) < 2 or not case.facts.mirrored:
@@ -200,8 +201,8 @@ def labels_not_mirrored(case: Case) -> list[Finding]:
         found = case.facts.mirrored[0]
         return [
             case.finding(
-                f"`{found.name}` is mirrored by chance, its labels are not: each pixel has a label, which stays where it was",
-                "Mirror images and labels together, by the same draw.",
+                f"`{found.name}` is mirrored at random, but its labels are not: each pixel has a label, which stays where it was",
+                "Mirror images and labels together, with the same random draw.",
                 step=trace.step,
                 site="data",
                 source=found.line,

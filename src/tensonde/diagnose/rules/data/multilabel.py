@@ -17,11 +17,12 @@ _THROUGH = ops(Trait.PASSES & ~Trait.SELECTS | Trait.CLAMPS_BELOW)
 
 @rule("softmax-on-several-labels", severity="error", phase="forward")
 def several_labels(case: Case) -> list[Finding]:
-    """binary_cross_entropy gets the output of softmax, whose values sum to 1 over the labels of a sample, while the targets
-    sum to more than 1 for a sample on average: samples have several labels at once, and softmax makes them compete. Such
-    a target can never be reached. Sigmoid gives each label a probability of its own.
+    """binary_cross_entropy gets the output of softmax, whose values sum to 1 over the labels of a sample, while the
+    targets sum to more than 1 per sample on average: samples have several labels at once, and softmax makes them
+    compete. Such a target can never be reached. Sigmoid gives each label its own probability.
 
-    One-hot targets, which sum to 1, are not meant."""
+    One-hot targets, which sum to 1, are not reported.
+    """
     for trace, loss in case.trained_ops():
         if loss.op != "binary_cross_entropy" or len(loss.inputs) < 2:
             continue

@@ -20,12 +20,13 @@ SHARE = 0.3
 
 @rule("padding-mask-inverted", severity="error", phase="forward")
 def inverted(case: Case) -> list[Finding]:
-    """Attention hides the real tokens and keeps the padding: the mask is the wrong way round.
+    """Attention hides the real tokens and keeps the padding: the mask is inverted.
 
-    A mask that fills scores with -inf (`masked_fill`, and `key_padding_mask` of torch's layers) is True where nothing
-    is to be seen; the boolean mask of scaled_dot_product_attention is True where something is. Which way round a mask
-    is, the first step tells: it is traced back, through negations, to the comparison of the token ids with the padding
-    id. Only ids that go into an embedding are tokens, and where that has a `padding_idx`, it is the id.
+    A mask that fills scores with -inf (`masked_fill`, and `key_padding_mask` of torch's layers) is True where a
+    position is hidden; the boolean mask of scaled_dot_product_attention is True where a position is visible. To
+    decide, the first step is used: the mask is traced back, through negations, to the comparison of the token ids
+    with the padding id. Only ids that go into an embedding are tokens, and if the embedding has a `padding_idx`, that
+    is the id.
     """
     trace = case.first
     if trace is None:
@@ -45,7 +46,7 @@ def inverted(case: Case) -> list[Finding]:
             case.finding(
                 f"Attention in {op.module or 'the program'} hides every real token and keeps the padding: the mask is inverted",
                 (
-                    f"Make the mask True for padding (tokens == {pad}): where it is True, nothing is seen."
+                    f"Make the mask True for padding (tokens == {pad}): where it is True, attention sees nothing."
                     if hides
                     else f"Make the mask True for real tokens (tokens != {pad}): where it is True, attention looks."
                 ),
@@ -97,9 +98,10 @@ def _compared(trace: Trace, fact: TensorFact, tokens: dict[int, object]) -> tupl
 
 @rule("padding-in-loss", severity="error", phase="forward")
 def counted(case: Case) -> list[Finding]:
-    """Padding is a large part of what the loss counts: the most frequent target of most batches is the id that an
-    embedding of as many tokens as there are classes knows as padding, or that ends the rows which the model is given and stands nowhere else in them; and
-    cross_entropy does not ignore it, or one's own loss takes the mean over all. The model learns to say padding, and the loss falls for that alone.
+    """Padding is a large part of what the loss counts. The most frequent target of most batches is the id that an
+    embedding with as many tokens as there are classes knows as padding, or that ends the rows of the model's input
+    and appears nowhere else in them; and cross_entropy does not ignore it, or a hand-written loss takes the mean over
+    all targets. The model learns to predict padding, and the loss falls for that alone.
     """
     trace = case.first
     tables = {
@@ -132,7 +134,7 @@ def counted(case: Case) -> list[Finding]:
             return [
                 case.finding(
                     f"{share:.0%} of the targets of {'the loss' if own else op.op} are padding ({pad}), and all of it counts in the loss",
-                    f"Leave them out: (each * (targets != {pad})).sum() / (targets != {pad}).sum()."
+                    f"Exclude them: (each * (targets != {pad})).sum() / (targets != {pad}).sum()."
                     if own
                     else f"Pass ignore_index={pad} to {op.op}.",
                     site=f"{op.site}:out",

@@ -9,11 +9,13 @@ from tensonde.model.finding import Finding
 
 @rule("padding-index-is-a-word", severity="error", phase="forward")
 def is_a_word(case: Case) -> list[Finding]:
-    """An embedding keeps the row of its `padding_idx` at zero and never trains it, and the rows of ids that it is given show that
-    another id is the padding: it stands in runs of differing length at one end, and nowhere else, in every batch. The
-    padding index itself never ends a row like that; it stands in the middle, between other words, again and again.
+    """An embedding keeps the row of its `padding_idx` at zero and never trains it, but the rows of ids it gets show
+    that a different id is the padding: in every batch, it stands in runs of differing length at one end, and nowhere
+    else. The padding index itself never ends a row like that; it stands in the middle, between other words, again and
+    again.
 
-    An index that stands in the middle alone is not enough: an unknown or a missing value may well share its row with padding.
+    An index that merely stands in the middle is not enough: an unknown or missing value may well share its row with
+    padding.
     """
     found = []
     for seen in case.facts.tokens:

@@ -9,12 +9,13 @@ from tensonde.model.finding import Finding
 
 @rule("dataset-rewrites-its-data", severity="error", phase="data")
 def rewrites(case: Case) -> list[Finding]:
-    """`__getitem__` takes a sample out of what the data set keeps and changes it in place (`img = self.images[i]; img -= mean`),
-    and the values that are kept were others after each pass: an index gives a view, not a copy, so each epoch normalises what
-    was normalised before.
+    """`__getitem__` takes a sample from the data set's storage and changes it in place (`img = self.images[i]; img -=
+    mean`), and the stored values were different after each pass: an index gives a view, not a copy, so each epoch
+    normalizes again what was already normalized.
 
-    Silent where values do not change any more after the first pass (a clamp), where what is written is not part of the sample
-    (a count of visits), where a cache is filled, and with workers, which write into copies."""
+    Silent if values stop changing after the first pass (a clamp), if what is written is not part of the sample (a
+    count of visits), if a cache is filled, and with workers, which write to copies.
+    """
     found = []
     seen = set()
     for loader in case.facts.loaders:
@@ -25,8 +26,7 @@ def rewrites(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"{rewritten.dataset}.__getitem__ writes into {rewritten.attribute}, which it keeps: the same index "
-                    "gives other values in each epoch"
+                    f"{rewritten.dataset}.__getitem__ writes into {rewritten.attribute}, which it keeps: the same index gives different values in each epoch"
                 ),
                 "Compute a new tensor (img = (img - mean) / std), or clone the sample before changing it.",
                 step=None,

@@ -12,9 +12,10 @@ PART = 4
 
 @rule("sampler-weights-too-few", severity="error", phase="data")
 def too_few_weights(case: Case) -> list[Finding]:
-    """A WeightedRandomSampler has far fewer weights than its data set has samples (a quarter at most), as when it is given one weight
-    for each class. It draws numbers below the number of its weights: only the first few samples of the data set are
-    ever seen, and they are learnt by heart."""
+    """A WeightedRandomSampler has far fewer weights than its data set has samples (a quarter at most), for example
+    because it gets one weight per class. It draws indices below the number of its weights: only the first few samples
+    of the data set are ever seen, and they are memorized.
+    """
     found = []
     for loader in case.facts.loaders:
         drawn, length = loader.weighted, loader.length
@@ -26,7 +27,7 @@ def too_few_weights(case: Case) -> list[Finding]:
                     f"WeightedRandomSampler has {drawn.weights} weights for {length} samples: only the first "
                     f"{drawn.weights} are ever drawn"
                 ),
-                "Give one weight for each sample: class_weights[labels], not one for each class.",
+                "Give one weight per sample: class_weights[labels], not one per class.",
                 step=None,
                 source=drawn.line or loader.made,
                 evidence={

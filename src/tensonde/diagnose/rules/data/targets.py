@@ -21,12 +21,14 @@ _SCALING = ops(Trait.SCALES | Trait.NEGATES)
 
 @rule("target-is-fresh-noise", severity="error", phase="forward")
 def fresh_noise(case: Case) -> list[Finding]:
-    """The target of a distance (mean squared error and the like) is noise that was just drawn and that goes nowhere else,
-    while the model's input had other noise of the same shape mixed into it: the noise was drawn twice. Nothing that the
-    model sees tells of its target, so the best that it can learn is the mean, and the loss stays at the noise's variance.
+    """The target of a distance (mean squared error and the like) is newly drawn noise that goes nowhere else, while
+    the model's input was mixed with different noise of the same shape: the noise was drawn twice. Nothing in the
+    model's input predicts its target, so the best it can learn is the mean, and the loss stays at the noise's
+    variance.
 
-    Noise that also went into the input is what a diffusion model learns to find. Targets that are computed from noise and
-    data, noise that is no zero on average (soft labels), and inputs that are noise and nothing else (a benchmark) are not meant.
+    Noise that also went into the input is what a diffusion model learns to find. Targets computed from noise and
+    data, noise whose average is not zero (soft labels), and inputs that are only noise (a benchmark) are not
+    reported.
     """
     for trace in case.stages:
         for loss, output, target in distances(trace):
@@ -41,8 +43,8 @@ def fresh_noise(case: Case) -> list[Finding]:
                 continue
             return [
                 case.finding(
-                    f"The target of {loss.op} is noise that the model's input has no part of: it was drawn twice",
-                    "Draw the noise once: what is added to the input is what the output has to be compared with.",
+                    f"The target of {loss.op} is noise that is not in the model's input: it was drawn twice",
+                    "Draw the noise once: compare the output with the noise that is added to the input.",
                     step=trace.step,
                     at=drawn,
                     evidence={
@@ -113,13 +115,13 @@ _RECURRENT = ops(Trait.RECURRENT)
 
 @rule("sees-its-target", severity="error", phase="forward")
 def sees_its_target(case: Case) -> list[Finding]:
-    """The targets are, in every batch, the model's own inputs shifted by one, and every layer that mixes positions lets
-    each one see those after it: attention without a mask, a recurrent layer that runs both ways. The answer at a
-    position is then the input of the next one, which the model is shown: the loss falls below what can be known, and
-    generating, where nothing comes after, fails.
+    """In every batch, the targets are the model's own inputs shifted by one, and every layer that mixes positions
+    lets each position see those after it: attention without a mask, or a bidirectional recurrent layer. The answer at
+    a position is then the input of the next one, which the model sees: the loss falls below what is predictable, and
+    generation, where nothing comes after, fails.
 
-    One masked or causal layer, or a recurrent one that runs forward, is enough for silence (an encoder may see all that its
-    decoder must not), and so is any mask: what it hides is not looked at.
+    One masked or causal layer, or one forward recurrent layer, is enough for silence (an encoder may see everything
+    that its decoder must not), and so is any mask: what it hides is not examined.
     """
     shifted = case.facts.batches.shifted
     trace = case.first
@@ -145,7 +147,7 @@ def sees_its_target(case: Case) -> list[Finding]:
         case.finding(
             (
                 f"{first.op} in {first.module or first.site} "
-                + ("runs in both directions" if both else "has no mask")
+                + ("is bidirectional" if both else "has no mask")
                 + ": each position sees the next input, which is its target"
             ),
             "Take bidirectional=True away."

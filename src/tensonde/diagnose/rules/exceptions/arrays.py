@@ -7,8 +7,9 @@ from tensonde.diagnose.exceptions import Cause, Event, code, family, message
 
 @family("negative-strides")
 def negative_strides(event: Event) -> Cause | None:
-    """Flipping a numpy array makes a view that goes backwards in memory, which a tensor cannot. The finding names the
-    line that flips it."""
+    """Flipping a numpy array makes a view that goes backwards in memory, which is impossible for a tensor. The
+    finding names the line that flips it.
+    """
     found = event.get("flipped")
     if "stride" not in message(event) or not found:
         return None

@@ -13,8 +13,9 @@ _AGAIN = "found by running the root's forward again after the exception"
 
 @family("everything-frozen")
 def everything_frozen(event: Event) -> Cause | None:
-    """The loss does not require a gradient because no parameter does. The line that switches them off is in the
-    user's files; where it filters by name, the finding says how many names the filter matches."""
+    """The loss does not require a gradient because no parameter does. The line that freezes them is in the program's
+    own files; if it filters by name, the finding says how many names match the filter.
+    """
     facts = event.get("gradient")
     if not facts or not facts.get("parameters") or facts.get("trainable"):
         return None
@@ -37,15 +38,16 @@ def everything_frozen(event: Event) -> Cause | None:
 
 @family("input-without-gradient")
 def input_without_gradient(event: Event) -> Cause | None:
-    """`torch.autograd.grad` is asked for the gradient of a tensor that does not require one, as in a gradient penalty on
-    an interpolation: it must require a gradient before anything is computed from it."""
+    """`torch.autograd.grad` is asked for the gradient of a tensor that does not require one, as in a gradient penalty
+    on an interpolation. The tensor must require a gradient before anything is computed from it.
+    """
     facts = event.get("gradient")
     if not facts or not facts.get("asked_for"):
         return None
     name = facts["asked_for"]
     return Cause(
-        title=f"the gradient of `{name}` is asked for, which does not require one",
-        advice=f"{name}.requires_grad_() where it is made, before the forward pass that uses it.",
+        title=f"the gradient of `{name}` is requested, but it does not require one",
+        advice=f"Call {name}.requires_grad_() where it is made, before the forward pass that uses it.",
         line=facts.get("line"),
         evidence={"variable": name},
         confidence=0.93,
@@ -54,9 +56,10 @@ def input_without_gradient(event: Event) -> Cause | None:
 
 @family("loss-without-gradient")
 def loss_without_gradient(event: Event) -> Cause | None:
-    """There are trainable parameters, but the loss is not connected with them: computed under no_grad, or detached on
-    the way (by `.item()`, `.detach()`, `.data`, an argmax, a new tensor). The finding names the last place where a
-    gradient was still required."""
+    """There are trainable parameters, but the loss is not connected to them: it is computed under no_grad, or
+    detached on the way (by `.item()`, `.detach()`, `.data`, an argmax, a new tensor). The finding names the last
+    place where a gradient was still required.
+    """
     facts = event.get("gradient")
     if not facts or not facts.get("trainable"):
         return None
@@ -69,7 +72,7 @@ def loss_without_gradient(event: Event) -> Cause | None:
     if how == "no_grad":
         return Cause(
             title="the loss is computed where gradients are switched off",
-            advice="Take the training step out of no_grad / inference_mode.",
+            advice="Move the training step out of no_grad / inference_mode.",
             line=facts.get("line"),
             evidence=evidence,
             confidence=0.9,
@@ -89,8 +92,10 @@ def loss_without_gradient(event: Event) -> Cause | None:
 
 @family("own-gradient-wrong")
 def own_gradient_wrong(event: Event) -> Cause | None:
-    """The backward of an autograd.Function returns gradients of another number or shape than its forward has inputs. It has
-    returned when the engine notices, so the traceback ends at `backward()`; the graph still knows the class."""
+    """The backward of an autograd.Function returns the wrong number or the wrong shapes of gradients for the inputs
+    of its forward. By the time the engine notices, it has returned, so the traceback ends at `backward()`; the graph
+    still knows the class.
+    """
     found = event.get("own_gradient")
     if not found:
         return None
@@ -118,10 +123,11 @@ def own_gradient_wrong(event: Event) -> Cause | None:
 
 @family("inplace-modification")
 def inplace_modification(event: Event) -> Cause | None:
-    """A value that the backward pass needs was overwritten after the forward pass had saved it. Version counters
-    tell: the forward runs once more with each op's saved values looked at after it, which names the op that needs the
-    value and the op that overwrites it. A parameter that an optimizer stepped on between forward and backward is the
-    same error; so is an in-place statement of the loop."""
+    """A value that the backward pass needs was overwritten after the forward pass had saved it. To find it, Tensonde
+    reruns the forward and checks the version counters of each op's saved values: this names the op that needs the
+    value and the op that overwrites it. It is the same error if an optimizer steps a parameter between forward and
+    backward, or if a statement of the loop works in place.
+    """
     facts = event.get("modified")
     if facts is None:
         return None
@@ -135,8 +141,7 @@ def inplace_modification(event: Event) -> Cause | None:
         return Cause(
             title=f"{facts['optimizer']}.step() changes {facts.get('parameter') or 'a parameter'} before a backward "
             "pass that needs its old value",
-            advice="Call every backward() that uses these parameters before this step, or compute the second loss "
-            "anew after it.",
+            advice="Call every backward() that uses these parameters before this step, or recompute the second loss after it.",
             line=facts.get("line"),
             module=(facts.get("parameter") or "").rpartition(".")[0] or None,
             evidence=evidence,
@@ -183,9 +188,11 @@ def inplace_modification(event: Event) -> Cause | None:
 
 @family("graph-used-twice")
 def graph_used_twice(event: Event) -> Cause | None:
-    """The backward pass reached a part of the graph that an earlier one has freed. Four ways lead there: two losses
-    that share a part of the graph, a state that an iteration takes over from the one before, something computed once
-    before the loop, a tensor that a module keeps. Which of them it is, the graph and the names in the loop tell."""
+    """The backward pass reached a part of the graph that an earlier one has freed. There are four ways to get there:
+    two losses that share a part of the graph, a state that an iteration takes over from the previous one, something
+    computed once before the loop, and a tensor that a module keeps. The graph and the names in the loop show which
+    one it is.
+    """
     facts = event.get("twice")
     if facts is None:
         return None
@@ -218,7 +225,7 @@ def graph_used_twice(event: Event) -> Cause | None:
         case "outside":
             return Cause(
                 title=f"`{variable}` is computed once before the loop, and every iteration goes backward through it",
-                advice="Compute it inside of the loop, or detach it if it is not to be trained.",
+                advice="Compute it inside the loop, or detach it if it should not be trained.",
                 line=line,
                 evidence=evidence,
                 confidence=0.9,
@@ -241,8 +248,9 @@ def graph_used_twice(event: Event) -> Cause | None:
 
 @family("loss-not-scalar")
 def loss_not_scalar(event: Event) -> Cause | None:
-    """backward() without arguments needs a single value; a loss with `reduction="none"`, or one that was never
-    averaged, has many."""
+    """backward() without arguments needs a single value. A loss with `reduction="none"`, or one that was never
+    averaged, has many.
+    """
     facts = event.get("reduction")
     if facts is None:
         return None
@@ -258,7 +266,7 @@ def loss_not_scalar(event: Event) -> Cause | None:
 
 @family("backward-dtype")
 def backward_dtype(event: Event) -> Cause | None:
-    """A loss of a float output and a whole-number target raises only in the backward pass: it needs a float target."""
+    """A loss of a float output and an integer target raises only in the backward pass: it needs a float target."""
     if event.get("class") != "backward op" or not re.search(
         r"Found dtype (Long|Int|Double|Half) but expected", message(event)
     ):
@@ -275,8 +283,9 @@ def backward_dtype(event: Event) -> Cause | None:
 
 @family("backward-op")
 def backward_op(event: Event) -> Cause | None:
-    """Any other error out of the backward pass: the forward line that made the op, found by running the forward once
-    more and looking for the node that the message names, or the `apply` of the user's own autograd.Function."""
+    """Any other error in the backward pass. The finding names the forward line that made the op, found by rerunning
+    the forward and looking for the node that the message names, or the `apply` of your own autograd.Function.
+    """
     facts = event.get("forward_line")
     if not facts or not facts.get("line"):
         return None
@@ -296,8 +305,9 @@ def backward_op(event: Event) -> Cause | None:
 
 @family("inplace-on-leaf")
 def inplace_on_leaf(event: Event) -> Cause | None:
-    """A parameter was written to in place while gradients are recorded: initialisation and manual updates belong
-    under no_grad."""
+    """A parameter was changed in place while gradients are recorded. Initialization and manual updates belong under
+    no_grad.
+    """
     if not re.search(r"leaf Variable that requires grad .*in-place", message(event)):
         return None
     return Cause(
@@ -310,9 +320,10 @@ def inplace_on_leaf(event: Event) -> Cause | None:
 @family("scaler-order")
 def scaler_order(event: Event) -> Cause | None:
     """A gradient scaler's calls are out of order: unscale_ twice between updates, step without a scaled backward or
-    twice without an update, an optimizer that is stepped past its scaler.
+    twice without an update, or an optimizer stepped without going through its scaler.
 
-    What was scaled and who stepped until then is known, so the call that must change is named, not the one that raised.
+    Tensonde knows what was scaled and who stepped until then, so it names the call that must change, not the one that
+    raised.
     """
     text = message(event)
     scaling = event.get("scaling") or {}
@@ -333,7 +344,7 @@ def scaler_order(event: Event) -> Cause | None:
     past = scaling.get("step_line") if scaling.get("steps_on_scaled_gradients") else None
     if past is not None and "prior to update" in text:
         return Cause(
-            title="the optimizer is stepped past its scaler: its gradients are still scaled",
+            title="the optimizer is stepped without its scaler: its gradients are still scaled",
             advice="Call scaler.step(optimizer) instead of optimizer.step(), then scaler.update().",
             line=past,
             evidence={"scale": scaling.get("scale")},
@@ -357,10 +368,11 @@ def scaler_order(event: Event) -> Cause | None:
 
 @family("checkpoint-recompute")
 def checkpoint_recompute(event: Event) -> Cause | None:
-    """Activation checkpointing computes a forward again in the backward pass, and it came out otherwise: it depends
-    on something that has changed meanwhile, such as a mode, a random number outside of torch or the autocast
-    state. Where the checkpointed code asks for something that it sets itself (a cache, a counter), or draws from
-    Python's or numpy's random numbers to decide, the finding names the line that decides."""
+    """Activation checkpointing recomputes a forward in the backward pass, and the result is different: the forward
+    depends on something that has changed meanwhile, such as a mode, a random number outside torch or the autocast
+    state. If the checkpointed code tests something that it sets itself (a cache, a counter), or uses Python's or
+    numpy's random numbers to decide, the finding names the line that decides.
+    """
     if not re.search(
         r"torch\.utils\.checkpoint: .*(different number of tensors|different metadata)", message(event), re.DOTALL
     ):
@@ -368,8 +380,7 @@ def checkpoint_recompute(event: Event) -> Cause | None:
     if found := event.get("recomputed"):
         return Cause(
             title=f"the checkpointed forward of {found['of']} depends on `{found['on']}`, which {found['why']}",
-            advice="Let nothing that a forward changes decide what it does: compute it anew each time, or decide "
-            "outside and pass it in.",
+            advice="What a forward does must not depend on anything that it changes: compute it anew each time, or decide outside and pass it in.",
             line=found["line"],
             module=found.get("module"),
             op="checkpoint",
@@ -377,7 +388,7 @@ def checkpoint_recompute(event: Event) -> Cause | None:
             confidence=0.9,
         )
     return Cause(
-        title="the checkpointed forward computes something else when it runs again in the backward pass",
+        title="the checkpointed forward computes something different when it is rerun in the backward pass",
         advice="It must not depend on Python's random, on counters, or on modes that change between forward and "
         "backward.",
         confidence=0.8,

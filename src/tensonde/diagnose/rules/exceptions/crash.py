@@ -10,20 +10,21 @@ from tensonde.model.finding import Finding
 from tensonde.store.ending import FAULT, Ending
 
 _ADVICE = {
-    "SIGSEGV": "Native code touched memory that is not its own.",
-    "SIGABRT": "Native code gave up; it has usually said why on standard error, above.",
-    "SIGBUS": "Memory could not be had: a full /dev/shm (DataLoader workers share tensors there) or a file that was cut short.",
+    "SIGSEGV": "Native code accessed memory that it does not own.",
+    "SIGABRT": "Native code aborted; the reason is usually on standard error, above.",
+    "SIGBUS": "Memory was not available: a full /dev/shm (DataLoader workers share tensors there) or a truncated file.",
     "SIGFPE": "Native code divided an integer by zero.",
-    "SIGILL": "The processor does not know an instruction: a library was built for another one.",
+    "SIGILL": "The processor does not know an instruction: a library was built for a different processor.",
 }
 
 
 @rule("crash", severity="error")
 def crashed(case: Case) -> Iterator[Finding]:
-    """The process ended by SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL. The line is the program's innermost in the stack that
-    faulthandler wrote into the recording. Where no stack is there, it is the last call of a module that was noted.
+    """The process ended by SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL. The line is the program's innermost one in the
+    stack that faulthandler wrote into the recording. Without a stack, it is the last recorded call of a module.
 
-    The process was killed (SIGKILL): a warning, for it may have been the user. The kernel's out-of-memory killer does it, too.
+    The process was killed (SIGKILL): this is a warning, because it may have been you. The kernel's out-of-memory
+    killer does it, too.
     """
     ending = case.rank.ending
     if ending is None or not (ending.is_crash or ending.signal == "SIGKILL"):
@@ -45,7 +46,7 @@ def crashed(case: Case) -> Iterator[Finding]:
 
 
 def _when(ending: Ending) -> str:
-    return " after its training was over" if ending.at_exit else ""
+    return " after its training had ended" if ending.at_exit else ""
 
 
 def _advice(ending: Ending, rank: str) -> str:

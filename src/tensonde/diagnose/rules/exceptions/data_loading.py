@@ -11,9 +11,10 @@ from tensonde.diagnose.exceptions import Cause, Event, code, family, innermost, 
 
 @family("batchnorm-batch-of-one")
 def batchnorm_batch_of_one(event: Event) -> Cause | None:
-    """Batch normalisation cannot train on one value a channel. When the data set's length leaves a remainder of one
-    sample, the last batch of each epoch is that sample: the loader's length and batch size say so, and the finding
-    names the line that builds the loader."""
+    """Batch normalization cannot train on one value per channel. If the length of the data set leaves a remainder of
+    one sample, the last batch of each epoch is that sample. The loader's length and batch size show this, and the
+    finding names the line that builds the loader.
+    """
     if not re.search(r"more than 1 (value per channel|spatial element)", message(event)):
         return None
     layer = innermost(event)
@@ -26,7 +27,7 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
         evidence = {"length": length, "batch_size": size, "drop_last": loader.get("drop_last"), "layer.input": shape}
         if size == 1:
             return Cause(
-                title=f"{name} ({kind}) is trained with batch_size=1: no statistics can be taken of one value",
+                title=f"{name} ({kind}) is trained with batch_size=1: there are no statistics of a single value",
                 advice="Use larger batches, or GroupNorm / LayerNorm.",
                 line=loader.get("line"),
                 evidence=evidence,
@@ -36,7 +37,7 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
             return Cause(
                 title=f"the last batch of an epoch has one sample ({length} % {size} = 1), which {name} ({kind}) "
                 "cannot normalise",
-                advice="Give the loader drop_last=True, or another batch size.",
+                advice="Give the loader drop_last=True, or a different batch size.",
                 line=loader.get("line"),
                 evidence=evidence,
                 confidence=0.95,
@@ -52,9 +53,11 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
 
 @family("uneven-items")
 def uneven_items(event: Event) -> Cause | None:
-    """The items of a batch have different shapes and cannot be stacked; the finding names the line of the data set
-    that makes the part that differs. Items that are sequences, of one length each, differ by nature: there the loader lacks a
-    `collate_fn` that pads, and its line is named. One or two lengths, or images of several sizes, are not taken for that."""
+    """The items of a batch have different shapes and cannot be stacked. The finding names the line of the data set
+    that makes the differing part. If items are sequences, each with its own length, they differ by nature: then the
+    loader lacks a `collate_fn` that pads, and the finding names the loader's line. One or two lengths, or images of
+    several sizes, do not count as sequences.
+    """
     facts = event.get("items")
     if facts is None:
         return None
@@ -84,14 +87,14 @@ def _sequences(shapes: list[list[int]]) -> bool:
 
 @family("item-is-none")
 def item_is_none(event: Event) -> Cause | None:
-    """An item of a data set is None, which no batch can be made of: its `__getitem__` returns nothing for some items."""
+    """An item of a data set is None, and None cannot be batched: `__getitem__` returns nothing for some items."""
     facts = event.get("missing_item")
     if not facts:
         return None
     which = f" for item {facts['index']}" if facts.get("index") is not None else ""
     return Cause(
         title=f"{facts['dataset']}.__getitem__ returns None{which}",
-        advice="Leave such items out when the data set is built, or filter them in a collate_fn.",
+        advice="Drop such items when the data set is built, or filter them in a collate_fn.",
         line=facts.get("line"),
         evidence={name: facts[name] for name in ("dataset", "index") if facts.get(name) is not None},
         confidence=0.93,
@@ -100,8 +103,9 @@ def item_is_none(event: Event) -> Cause | None:
 
 @family("data-columns")
 def data_columns(event: Event) -> Cause | None:
-    """A data set gives another number of columns than the network and its loss take. The finding names the line of the data set that makes the first
-    one too many."""
+    """A data set gives a different number of columns than the network and its loss take. The finding names the line
+    of the data set that produces the first surplus column.
+    """
     facts = event.get("columns")
     if not facts:
         return None
@@ -119,7 +123,7 @@ def data_columns(event: Event) -> Cause | None:
 
 @family("data-worker")
 def data_worker(event: Event) -> Cause | None:
-    """A worker process of a loader failed: the traceback that it sent names the line of the data set."""
+    """A worker process of a loader failed; its traceback names the line of the data set."""
     facts = event.get("worker")
     if not facts or not facts.get("line"):
         return None
@@ -136,9 +140,9 @@ def _in_worker(kind: str, text: str, line: Mapping[str, Any]) -> str:
     """What to change, by the kind of error: only its text came from the worker."""
     key = text.partition(": ")[2].strip()
     told = {
-        "KeyError": f"{code(line)} has no key {key}: add it, or give what is unknown a value of its own (dict.get(key, default)).",
-        "IndexError": f"{code(line)} asks for a position past the end: look at what `__len__` says, and at empty items.",
-        "FileNotFoundError": "Correct the path: in a worker, a relative one counts from where the program was started.",
-        "TypeError": f"An item holds another type than {code(line)} expects; None often stands for a missing value.",
+        "KeyError": f"{code(line)} has no key {key}: add it, or use a default for unknown keys (dict.get(key, default)).",
+        "IndexError": f"{code(line)} indexes past the end: check what `__len__` returns, and empty items.",
+        "FileNotFoundError": "Correct the path: in a worker, a relative path starts where the program was started.",
+        "TypeError": f"An item has a different type than {code(line)} expects; None often stands for a missing value.",
     }.get(kind, "")
     return f"{told} Set num_workers=0 to see it in the main process.".strip()

@@ -9,9 +9,10 @@ from tensonde.diagnose.exceptions import Cause, Event, code, family
 
 @family("late-device-error")
 def late_device_error(event: Event) -> Cause | None:
-    """A device works behind the program, and its error surfaces where the program next waits for it, at a line that has nothing to do with it. The step
-    is run again, waiting for the device after every op; the finding names the op that fails. Where the device cannot be used after its error, as with CUDA,
-    or the step is gone, it says how to get there."""
+    """A device works asynchronously, so its error appears where the program next waits for it, at an unrelated line.
+    Tensonde reruns the step and waits for the device after every op; the finding names the op that fails. If the
+    device cannot be used after its error, as with CUDA, or the step is gone, the finding says how to get there.
+    """
     found = event.get("late")
     if found is None:
         return None
@@ -19,7 +20,7 @@ def late_device_error(event: Event) -> Cause | None:
         where = f" of {found['module']}" if found.get("module") else ""
         said = str(found.get("error", "")).split("\n")
         return Cause(
-            title=f"`{found['op']}`{where} failed on the device in step {found['step']}; the error surfaced later, at {code(event.get('source'))}",
+            title=f"`{found['op']}`{where} failed on the device in step {found['step']}; the error appeared later, at {code(event.get('source'))}",
             advice=f"The device said: {next((text for text in said if 'assert triggered' not in text), said[0])[:200]}",
             line=found["line"],
             module=found.get("module"),
@@ -29,7 +30,7 @@ def late_device_error(event: Event) -> Cause | None:
     why = "the device cannot be used any more" if found["lost"] else "the step could not be run again"
     return Cause(
         title="an op failed on the device before this line, where the program only waited for it",
-        advice=f"Run it again with `tensonde run --blocking`, and the error surfaces at its line ({why}).",
+        advice=f"Run it again with `tensonde run --blocking`: then the error appears at its line ({why}).",
         confidence=0.6,
     )
 
@@ -43,8 +44,10 @@ _TORCH_LACKS = re.compile(
 
 @family("op-not-on-device")
 def op_not_on_device(event: Event) -> Cause | None:
-    """The framework has an op in its Python API, and no code for it on the device, or for the kind of tensor, that it is called with. Nothing is wrong
-    with the shapes and values at this line, so the finding says what to call instead or where to compute it."""
+    """The framework has the op in its Python API, but no code for it on this device, or for this kind of tensor.
+    Nothing is wrong with the shapes and values at this line, so the finding says what to call instead, or where to
+    compute it.
+    """
     message = event.get("message", "")
     if lacks := _MINDSPORE_LACKS.search(message):
         op = lacks[1] or lacks[2]

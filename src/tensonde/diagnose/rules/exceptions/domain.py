@@ -22,18 +22,19 @@ _ADVICE = {
 
 @family("distribution-parameter")
 def distribution_parameter(event: Event) -> Cause | None:
-    """A distribution refuses a parameter: a scale that is negative or zero, probabilities that are none. The value was
-    made by a layer or an expression whose range is not limited, and nothing between makes it positive (softplus, exp)
-    or normal (softmax, sigmoid). The finding names the line that makes it, followed through names, arguments and
-    forwards. Values that are NaN are another matter, which began elsewhere."""
+    """A distribution refuses a parameter: a scale that is negative or zero, or values that are not probabilities. A
+    layer or an expression with unlimited range made the value, and nothing in between makes it positive (softplus,
+    exp) or normalized (softmax, sigmoid). The finding follows the value through names, arguments and forwards to the
+    line that makes it. NaN values began elsewhere and are not covered here.
+    """
     told, found = _DISTRIBUTION.search(message(event)), event.get("domain")
     if told is None or not found or found.get("nonfinite"):
         return None
     name, kind, constraint = told[1], told[2], told[3]
     return Cause(
-        title=f"`{name}` of {kind} must satisfy {constraint}, but {code(found.get('line'))} gives other values, too"
+        title=f"`{name}` of {kind} must satisfy {constraint}, but {code(found.get('line'))} also gives other values"
         + _reach(found),
-        advice=_ADVICE.get(constraint, "Bring it into that range where it is made."),
+        advice=_ADVICE.get(constraint, "Limit it to that range where it is made."),
         line=found.get("line"),
         op=kind,
         evidence=_values(found),
@@ -43,9 +44,10 @@ def distribution_parameter(event: Event) -> Cause | None:
 
 @family("sampling-of-raw-scores")
 def sampling_of_raw_scores(event: Event) -> Cause | None:
-    """multinomial takes weights that are not negative, bernoulli probabilities, poisson rates, normal a deviation. What
-    it is given has negative values: raw outputs of a layer. The finding names the line that makes them, where the
-    softmax (sigmoid, softplus) is missing."""
+    """multinomial takes weights that are not negative, bernoulli probabilities, poisson rates, normal a deviation.
+    The argument has negative values: it is the raw output of a layer. The finding names the line that makes it, where
+    the softmax (sigmoid, softplus) is missing.
+    """
     found = event.get("domain")
     if not found or found.get("of") not in ("multinomial", "bernoulli", "poisson", "normal") or found.get("nonfinite"):
         return None
@@ -53,8 +55,8 @@ def sampling_of_raw_scores(event: Event) -> Cause | None:
         return None
     cure = {"multinomial": "softmax(-1)", "bernoulli": "sigmoid"}.get(found["of"], "softplus (or exp)")
     return Cause(
-        title=f"`{found['of']}` is given values{_reach(found)}: raw scores, not what it takes",
-        advice=f"Take {cure} of them where they are made.",
+        title=f"`{found['of']}` is given values{_reach(found)}: raw scores, which it does not take",
+        advice=f"Apply {cure} to them where they are made.",
         line=found.get("line"),
         op=found["of"],
         evidence=_values(found),
@@ -64,9 +66,10 @@ def sampling_of_raw_scores(event: Event) -> Cause | None:
 
 @family("matrix-not-positive-definite")
 def matrix_not_positive_definite(event: Event) -> Cause | None:
-    """A Cholesky factor exists only of a positive definite matrix. Matrices of kernels and covariances are so in theory;
-    in float32 those of near-by points are not, unless something is added to the diagonal. The finding names the line
-    that makes the matrix."""
+    """Only a positive definite matrix has a Cholesky factor. In theory, kernel and covariance matrices are positive
+    definite; in float32, those of nearby points are not, unless something is added to the diagonal. The finding names
+    the line that makes the matrix.
+    """
     found = event.get("domain")
     if not found or "positive-definite" not in message(event) or found.get("nonfinite"):
         return None
@@ -82,8 +85,9 @@ def matrix_not_positive_definite(event: Event) -> Cause | None:
 
 @family("value-not-finite")
 def value_not_finite(event: Event) -> Cause | None:
-    """A call refuses NaN or Inf. The first variable on the way that holds such, made of finite ones, is named, and what it is divided by
-    where that is zero."""
+    """A call refuses NaN or Inf. The finding names the first variable on the way that holds them and was made from
+    finite values and, if it is zero, what it is divided by.
+    """
     found = event.get("nonfinite")
     if not found:
         return None
@@ -92,9 +96,9 @@ def value_not_finite(event: Event) -> Cause | None:
     return Cause(
         title=f"`{found['name']}` holds {what}: "
         + (f"it is divided by `{zero}`, which is 0" if zero else f"it comes from `{found['code']}`"),
-        advice=f"Leave the division out where `{zero}` is 0 (greedy choice by argmax for a temperature of 0), or keep it above 0."
+        advice=f"Skip the division if `{zero}` is 0 (greedy choice by argmax for a temperature of 0), or keep it above 0."
         if zero
-        else f"Look at the range of what goes into `{found['code']}`: log and sqrt need positive numbers, divisions other than 0, exp small ones.",
+        else f"Check the range of what goes into `{found['code']}`: log and sqrt need positive numbers, divisors must not be 0, exp needs small numbers.",
         line=found["line"],
         evidence={name: found[name] for name in ("name", "nan", "inf", "code")},
         confidence=0.85,

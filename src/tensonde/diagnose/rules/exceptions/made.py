@@ -7,15 +7,17 @@ from tensonde.diagnose.exceptions import Cause, Event, family
 
 @family("class-called-as-function")
 def class_called_as_function(event: Event) -> Cause | None:
-    """A class of layers or losses is called with tensors, as if it were an object of it: the tensors are taken for its
-    options; or a class of the user's was given a name without brackets, and is used as a model. The finding names the line that gives the class its name without making an object, else the call."""
+    """A class of layers or losses is called with tensors as if it were an instance, so the tensors are taken for its
+    options. Or a name was assigned to one of the program's own classes, without parentheses, and is used as a model.
+    The finding names the line that assigns the class without creating an instance, otherwise the call.
+    """
     found = event.get("class_called")
     if not found:
         return None
     kind = found["class"]
     return Cause(
-        title=f"`{found['called']}` is the class {kind}, not an object of it: brackets are missing",
-        advice=f"Make an object first: {kind}()"
+        title=f"`{found['called']}` is the class {kind}, not an instance of it: parentheses are missing",
+        advice=f"Create an instance first: {kind}()"
         + ("." if found["named"] else f"(output, target), or keep {kind}() and call that."),
         line=found["line"],
         evidence={"class": kind},
@@ -25,8 +27,9 @@ def class_called_as_function(event: Event) -> Cause | None:
 
 @family("shared-memory-written")
 def shared_memory_written(event: Event) -> Cause | None:
-    """`expand` repeats a tensor without copying it: many elements are one place in memory, which cannot be written by an
-    element each. An optimizer writes its parameters in place. The finding names the line that makes the tensor."""
+    """`expand` repeats a tensor without copying it: many elements share one place in memory, so they cannot be
+    written one by one. An optimizer writes its parameters in place. The finding names the line that makes the tensor.
+    """
     found = event.get("overlapping")
     if not found:
         return None
@@ -43,15 +46,16 @@ def shared_memory_written(event: Event) -> Cause | None:
 
 @family("activation-kept-on-module")
 def activation_kept_on_module(event: Event) -> Cause | None:
-    """A module keeps a tensor of its last forward as an attribute, with the graph behind it; such a tensor cannot be
-    copied, so the module cannot. The finding names the line that keeps it."""
+    """A module keeps a tensor of its last forward as an attribute, together with its graph. Such a tensor cannot be
+    copied, so the module cannot be copied either. The finding names the line that keeps the tensor.
+    """
     found = event.get("copied")
     if not found:
         return None
     name = f"{found['module']}.{found['attribute']}".lstrip(".")
     return Cause(
         title=f"{name} is a tensor of the graph (made by {found['op']}), so {found['type']} cannot be copied",
-        advice="Take off what makes it a computed weight before copying (torch.nn.utils.parametrizations can be copied)."
+        advice="Remove what makes it a computed weight before copying (torch.nn.utils.parametrizations can be copied)."
         if found["computed"]
         else f"Keep it without its graph: self.{found['attribute']} = x.detach().",
         line=found.get("line"),
@@ -63,8 +67,9 @@ def activation_kept_on_module(event: Event) -> Cause | None:
 
 @family("half-weights-with-scaler")
 def half_weights_with_scaler(event: Event) -> Cause | None:
-    """GradScaler keeps gradients of float32 weights from underflow; weights that are float16 themselves have float16
-    gradients, which it refuses. The finding names the line that made the weights half precision."""
+    """GradScaler protects gradients of float32 weights from underflow. Weights that are themselves float16 have
+    float16 gradients, which it refuses. The finding names the line that converted the weights to half precision.
+    """
     found = event.get("halved")
     if not found:
         return None

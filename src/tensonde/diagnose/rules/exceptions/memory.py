@@ -14,10 +14,13 @@ _NAMES = {"optimizer": "the state of optimizers", "held": "variables of the prog
 
 @family("out-of-memory")
 def out_of_memory(event: Event) -> Cause | None:
-    """A device, or the host, has no memory left. The finding says what holds it: parameters, gradients, the state of optimizers, data, variables of the
-    program, and the rest, which is mostly activations that wait for the backward pass; and how it grew from step to step. Tensors with their graphs in a list
-    are named first, for each keeps all that its step has computed. To see what would fit, the forward and the backward pass are gone through once more with
-    tensors that have shapes and no values, with the whole batch and with half of it: the finding gives the largest batch, and modules whose checkpointing would be enough."""
+    """A device, or the host, has no memory left. The finding says what holds it: parameters, gradients, optimizer
+    state, data, variables of the program, and the rest, mostly activations waiting for the backward pass. It also
+    says how memory grew from step to step. Tensors collected in a list together with their graphs are named first,
+    because each keeps everything that its step computed. To see what would fit, Tensonde walks through the forward
+    and backward pass once more with tensors that have shapes but no values, with the whole batch and with half of it:
+    the finding gives the largest batch, and modules whose checkpointing would be enough.
+    """
     found = event.get("memory")
     if found is None:
         return None
@@ -33,7 +36,7 @@ def out_of_memory(event: Event) -> Cause | None:
     if keeper is not None:
         each = f" Memory grows by {size(found['growth'])} per step." if found.get("growth") else ""
         if keeper["graphs"]:
-            what = f"`{keeper['name']}` holds {keeper['graphs']} tensors with their graphs, and with each all that its step has computed"
+            what = f"`{keeper['name']}` holds {keeper['graphs']} tensors with their graphs, so each keeps everything its step computed"
             mend = "put .item() or .detach() into it"
         else:
             what = f"`{keeper['name']}` holds {keeper['tensors']} tensors on the device, {size(keeper['bytes'])}"
@@ -48,9 +51,9 @@ def out_of_memory(event: Event) -> Cause | None:
     if kinds["rest"] >= max(kinds.values()):
         rows = found["batch"][0] if found.get("batch") else None
         now = f" (now {rows})" if rows else ""
-        advice = f"Most waits for the backward pass: a smaller batch{now}, autocast, or torch.utils.checkpoint around the largest module."
+        advice = f"Most of it waits for the backward pass: use a smaller batch{now}, autocast, or torch.utils.checkpoint around the largest module."
     else:
-        advice = "Most does not depend on the batch: a smaller model or optimizer state, lower precision, or several devices."
+        advice = "Most of it does not depend on the batch: use a smaller model or optimizer state, lower precision, or several devices."
     return Cause(title=title, advice=advice, evidence=evidence, confidence=0.6)
 
 

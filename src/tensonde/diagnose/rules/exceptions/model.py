@@ -10,8 +10,9 @@ from tensonde.diagnose.exceptions import Cause, Event, family, message
 
 @family("optimizer-without-parameters")
 def optimizer_without_parameters(event: Event) -> Cause | None:
-    """The optimizer got an empty list. Either the layers stand in a plain Python list, where the module does not know
-    them, or a filter on requires_grad leaves nothing; the finding names the line that does it."""
+    """The optimizer got an empty list. Either the layers are in a plain Python list, where the module does not know
+    them, or a filter on requires_grad leaves nothing. The finding names the line that does it.
+    """
     if "empty parameter list" not in message(event):
         return None
     facts = event.get("optimizer") or {}
@@ -35,7 +36,7 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
             confidence=0.9,
         )
     return Cause(
-        title="the optimizer is given no parameters",
+        title="the optimizer gets no parameters",
         advice="An iterator of parameters can be used only once: pass model.parameters() itself, or a list.",
         confidence=0.7,
     )
@@ -43,8 +44,9 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
 
 @family("optimizer-non-leaf")
 def optimizer_non_leaf(event: Event) -> Cause | None:
-    """Only leaves can be optimised: a tensor that was moved or scaled after requires_grad=True is the result of an
-    op. The finding names the line that made the tensor, where a variable or an attribute holds it."""
+    """Only leaves can be optimized. A tensor that was moved or scaled after requires_grad=True is the result of an
+    op. The finding names the line that made the tensor, if a variable or an attribute holds it.
+    """
     if "non-leaf Tensor" not in message(event):
         return None
     found = event.get("non_leaf") or {}
@@ -53,7 +55,7 @@ def optimizer_non_leaf(event: Event) -> Cause | None:
         title=f"the optimizer is given {which} is the result of an op ({found.get('op', '?')}), not a parameter",
         line=found.get("line"),
         evidence={name: found[name] for name in ("name", "op", "shape") if name in found},
-        advice="Make it where it is to be (torch.zeros(..., device=d, requires_grad=True)) or wrap it: "
+        advice="Create it on its final device (torch.zeros(..., device=d, requires_grad=True)) or wrap it: "
         "nn.Parameter(t.to(d)).",
         confidence=0.9,
     )
@@ -68,8 +70,9 @@ _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*?)\.\s*(?:$
 
 @family("checkpoint-mismatch")
 def checkpoint_mismatch(event: Event) -> Cause | None:
-    """A checkpoint does not fit the model: keys that differ by a prefix (`module.` of DataParallel, `_orig_mod.` of
-    compile), layers that are missing, or sizes that differ, mostly of the head."""
+    """A checkpoint does not fit the model: keys differ by a prefix (`module.` of DataParallel, `_orig_mod.` of
+    compile), layers are missing, or sizes differ, usually those of the head.
+    """
     text = message(event)
     if "state_dict" not in text:
         return None
@@ -80,7 +83,7 @@ def checkpoint_mismatch(event: Event) -> Cause | None:
         if extra and {key.removeprefix(prefix) for key in extra} == set(missing):
             return Cause(
                 title=f"every key of the checkpoint begins with {prefix!r}, those of the model do not",
-                advice=f"Take {prefix!r} off the keys, or save model.module.state_dict().",
+                advice=f"Remove {prefix!r} from the keys, or save model.module.state_dict().",
                 evidence={"missing": missing[:5], "unexpected": extra[:5]},
                 confidence=0.95,
             )
@@ -97,7 +100,7 @@ def checkpoint_mismatch(event: Event) -> Cause | None:
         name, saved, current = sizes[0]
         return Cause(
             title=f"{name} has shape {saved} in the checkpoint and {current} in the model",
-            advice="Build the model as it was saved, or leave this layer out of what is loaded.",
+            advice="Build the model as it was saved, or do not load this layer.",
             module=name.rpartition(".")[0],
             evidence={"size mismatches": len(sizes)},
             confidence=0.9,
@@ -114,24 +117,25 @@ def checkpoint_mismatch(event: Event) -> Cause | None:
 
 @family("forward-missing")
 def forward_missing(event: Event) -> Cause | None:
-    """A module without a forward was called: a misspelt method, or a ModuleList called as if it were a Sequential."""
+    """A module without a forward was called: a misspelled method, or a ModuleList called as if it were a Sequential."""
     found = re.search(r'Module \[(\w+)\] is missing the required "forward" function', message(event))
     if not found:
         return None
     container = found[1] in ("ModuleList", "ModuleDict")
     return Cause(
         title=f"{found[1]} has no forward",
-        advice="Call its elements one after the other, or use nn.Sequential."
+        advice="Call its elements one by one, or use nn.Sequential."
         if container
-        else "Name the method forward, inside of the class.",
+        else "Name the method forward, inside the class.",
         confidence=0.9,
     )
 
 
 @family("method-of-sharded-model")
 def method_of_sharded(event: Event) -> Cause | None:
-    """A method of a model other than its forward computes with parameters that are still sharded: FSDP gathers them around forward only. The frames show the
-    line that calls the method, and that no module's forward was around it."""
+    """A method of a model other than its forward computes with parameters that are still sharded: FSDP gathers them
+    only around forward. The frames show the line that calls the method, and that no module's forward was around it.
+    """
     if "got mixed torch.Tensor and DTensor" not in message(event) or not event.get("modules"):
         return None
     frames = list(event.get("frames") or ())
@@ -141,8 +145,8 @@ def method_of_sharded(event: Event) -> Cause | None:
             return None
         if re.search(rf"\w\.{re.escape(name)}\(", str(caller.get("code", ""))):
             return Cause(
-                title=f"`{name}` computes with parameters that are still sharded: FSDP gathers them around forward only",
-                advice=f'Tell FSDP of the method: `register_fsdp_forward_method(model, "{name}")`, or call the model itself and let its forward choose.',
+                title=f"`{name}` computes with parameters that are still sharded: FSDP gathers them only around forward",
+                advice=f'Tell FSDP about the method: `register_fsdp_forward_method(model, "{name}")`, or call the model itself and let its forward choose.',
                 line=caller,
                 confidence=0.85,
             )

@@ -10,8 +10,9 @@ from tensonde.model.finding import Finding
 
 @family("optimizer-step-failed")
 def optimizer_step(event: Event) -> Cause | None:
-    """The step of an optimizer raises at one parameter, which its frames still hold, and no other family knows why: the
-    finding names the parameter, and has its gradient and its state as evidence."""
+    """The step of an optimizer raises at one parameter, which its frames still hold, and no other family knows the
+    cause. The finding names the parameter; its gradient and state are the evidence.
+    """
     found = event.get("stepping")
     if not found:
         return None
@@ -24,9 +25,10 @@ def optimizer_step(event: Event) -> Cause | None:
 
 @rule("exception", severity="error", unless=("rank-failed-early",))
 def exception_findings(case: Case) -> list[Finding]:
-    """The training ended with an exception: of which class (user code, forward op, backward op, optimizer, data
-    loading), at which op and module, at which line of the user's, on tensors of which shapes and dtypes. A family of
-    exceptions that names the cause puts its finding before this one."""
+    """The training ended with an exception. The finding gives its class (user code, forward op, backward op,
+    optimizer, data loading), the op and module, the line of your program, and the shapes and dtypes of the tensors.
+    If a family of exceptions names the cause, its finding comes before this one.
+    """
     event = raised(case)
     if event is None or explanation(event) is not None:
         return []

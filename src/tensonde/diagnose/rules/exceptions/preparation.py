@@ -23,8 +23,9 @@ def _told(event: Event, table: list[tuple[str, _Words]]) -> Cause | None:
 
 @family("tensor-of-lists")
 def tensor_of_lists(event: Event) -> Cause | None:
-    """`torch.tensor` and `torch.from_numpy` need numbers in rows of one length. Rows of several lengths are to be padded; text and
-    Python objects are to be turned into numbers first."""
+    """`torch.tensor` and `torch.from_numpy` need numbers in rows of equal length. Pad rows of different lengths;
+    convert text and Python objects to numbers first.
+    """
     return _told(
         event,
         [
@@ -39,17 +40,17 @@ def tensor_of_lists(event: Event) -> Cause | None:
             (
                 r"too many dimensions 'str'|invalid data type 'str'",
                 lambda m, a: (
-                    "a tensor is made of text",
-                    "Turn the text into numbers first: float(cell) for a table (leave its header out), a vocabulary for words.",
+                    "a tensor is made from text",
+                    "Convert the text to numbers first: float(cell) for a table (without its header), a vocabulary for words.",
                 ),
             ),
             (
                 r"Could not infer dtype of (\w+)",
                 lambda m, a: (
-                    f"a tensor is made of {m[1]} objects",
-                    "Make it of numbers. "
+                    f"a tensor is made from {m[1]} objects",
+                    "Make it from numbers. "
                     + (
-                        "An item is None: leave it out, or give it a value."
+                        "An item is None: drop it, or give it a value."
                         if m[1] == "NoneType"
                         else "Take the numbers out of each object first."
                     ),
@@ -65,7 +66,7 @@ def tensor_of_lists(event: Event) -> Cause | None:
             ),
             (
                 r"only one element tensors can be converted to Python scalars",
-                lambda m, a: ("a tensor is made of a list of tensors", "Use torch.stack(list), or torch.cat(list)."),
+                lambda m, a: ("a tensor is made from a list of tensors", "Use torch.stack(list), or torch.cat(list)."),
             ),
         ],
     )
@@ -73,15 +74,17 @@ def tensor_of_lists(event: Event) -> Cause | None:
 
 @family("tensor-to-numpy")
 def tensor_to_numpy(event: Event) -> Cause | None:
-    """A tensor leaves torch for numpy with a graph, from a device, or in a type that numpy does not have."""
+    """A tensor is converted to numpy although it has a graph, is on a device, or has a dtype that numpy does not
+    have.
+    """
     return _told(
         event,
         [
             (
                 r"Can't call numpy\(\) on Tensor that requires grad",
                 lambda m, a: (
-                    "a tensor with a graph is turned into an array",
-                    "Write .detach().cpu().numpy(), or compute it under torch.no_grad() if it is only looked at.",
+                    "a tensor with a graph is converted to an array",
+                    "Write .detach().cpu().numpy(), or compute it under torch.no_grad() if you need no gradient.",
                 ),
             ),
             (
@@ -91,7 +94,7 @@ def tensor_to_numpy(event: Event) -> Cause | None:
             (
                 r"can't convert (\S+) device type tensor to numpy",
                 lambda m, a: (
-                    f"a tensor on {m[1]} is turned into an array",
+                    f"a tensor on {m[1]} is converted to an array",
                     "Copy it to the host first: .detach().cpu().numpy().",
                 ),
             ),
@@ -101,8 +104,9 @@ def tensor_to_numpy(event: Event) -> Cause | None:
 
 @family("data-set-sizes")
 def data_set_sizes(event: Event) -> Cause | None:
-    """The parts of a data set do not fit each other: tensors with different numbers of rows, lengths of a split that do not
-    add up."""
+    """The parts of a data set do not fit each other: tensors have different numbers of rows, or the lengths of a
+    split do not add up.
+    """
     return _told(
         event,
         [
@@ -111,14 +115,14 @@ def data_set_sizes(event: Event) -> Cause | None:
                 lambda m, a: (
                     "the tensors of a TensorDataset have different numbers of rows"
                     + "".join(f"; {name} {fact['shape']}" for name, fact in (event.get("inputs") or {}).items()),
-                    "Every tensor needs one row per sample: look at the filter or shift that one of them went through.",
+                    "Every tensor needs one row per sample: look for a filter or shift that only one of them went through.",
                 ),
             ),
             (
                 r"Sum of input lengths does not equal the length",
                 lambda m, a: (
                     "the lengths of random_split do not add up to the data set's",
-                    "Give fractions (random_split(data, [0.8, 0.2])), or take the last length as what is left: len(data) - first.",
+                    "Give fractions (random_split(data, [0.8, 0.2])), or use the rest as the last length: len(data) - first.",
                 ),
             ),
             (
@@ -141,22 +145,22 @@ def layer_arguments(event: Event) -> Cause | None:
             (
                 r"cannot assign \w+ before Module\.__init__\(\) call",
                 lambda m, a: (
-                    "a layer is set before nn.Module is ready",
+                    "a layer is assigned before nn.Module is initialized",
                     "Call super().__init__() in the first line of __init__.",
                 ),
             ),
             (
                 r"embed_dim must be divisible by num_heads",
                 lambda m, a: (
-                    "the width of the attention is no multiple of its number of heads"
+                    "the width of the attention is not a multiple of its number of heads"
                     + "".join(f"; {name} = {value}" for name, value in list(a.items())[:3]),
-                    "Choose a width that the number of heads divides, or other heads.",
+                    "Choose a width that the number of heads divides, or a different number of heads.",
                 ),
             ),
             (
                 r"(\w+) must be divisible by (\w+)",
                 lambda m, a: (
-                    f"{m[1]} is no multiple of {m[2]}"
+                    f"{m[1]} is not a multiple of {m[2]}"
                     + "".join(f"; {name} = {value}" for name, value in list(a.items())[:4]),
                     f"Choose {m[1]} as a multiple of {m[2]}.",
                 ),
@@ -167,14 +171,15 @@ def layer_arguments(event: Event) -> Cause | None:
 
 @family("optimizer-arguments")
 def optimizer_arguments(event: Event) -> Cause | None:
-    """An optimizer or a schedule is built or stepped with something else than it takes: the model in place of its parameters, a rate that a
-    configuration file has as text, a schedule that ends before the training does."""
+    """An optimizer or a schedule is built or stepped with the wrong arguments: the model instead of its parameters, a
+    rate that a configuration file has as text, a schedule that ends before the training does.
+    """
     if (
         re.search(r"params argument given to the optimizer|object is not iterable", message(event))
         and event.get("class") == "optimizer"
     ):
         return Cause(
-            title="the optimizer is given something else than parameters",
+            title="the optimizer gets something other than parameters",
             advice="Give it model.parameters(), or tensors in a list.",
             confidence=0.93,
         )
@@ -185,7 +190,7 @@ def optimizer_arguments(event: Event) -> Cause | None:
                 r"TypeError: '[<>]=?' not supported between instances of '(float|int|str)' and '(float|int|str)'",
                 lambda m, a: (
                     "a number is text" + "".join(f": {name} = {v!r}" for name, v in a.items() if isinstance(v, str)),
-                    "Turn it into a number where it is read: float(value). YAML reads 1e-3 as text; 1.0e-3 is a number.",
+                    "Convert it to a number where it is read: float(value). YAML reads 1e-3 as text; 1.0e-3 is a number.",
                 ),
             ),
             (
@@ -209,8 +214,9 @@ def optimizer_arguments(event: Event) -> Cause | None:
 
 @family("loading-refused")
 def loading_refused(event: Event) -> Cause | None:
-    """A checkpoint cannot be read: it holds objects that are not plain tensors, tensors of a device that is not there, or it
-    is no checkpoint at all."""
+    """A checkpoint cannot be read: it holds objects that are not plain tensors, or tensors of a device that does not
+    exist here, or it is not a checkpoint at all.
+    """
     return _told(
         event,
         [
@@ -225,14 +231,14 @@ def loading_refused(event: Event) -> Cause | None:
             (
                 r"Attempting to deserialize object on (?:a )?(\w+)",
                 lambda m, a: (
-                    f"the checkpoint's tensors are on {m[1]}, which is not here",
+                    f"the checkpoint's tensors are on {m[1]}, which this machine does not have",
                     'Load it with torch.load(path, map_location="cpu").',
                 ),
             ),
             (
                 r"PytorchStreamReader failed|failed finding central directory|invalid load key",
                 lambda m, a: (
-                    "the checkpoint is cut short, or is no checkpoint",
+                    "the checkpoint is truncated, or is not a checkpoint",
                     "Save to another name and rename it when it is complete; a download may have left an error page.",
                 ),
             ),
@@ -242,7 +248,9 @@ def loading_refused(event: Event) -> Cause | None:
 
 @family("unsafe-in-autocast")
 def unsafe_in_autocast(event: Event) -> Cause | None:
-    """Binary cross entropy on probabilities is refused under autocast, because half precision cannot hold what a logarithm needs."""
+    """Binary cross entropy on probabilities is refused under autocast, because half precision is too coarse for the
+    logarithm.
+    """
     if "unsafe to autocast" not in message(event):
         return None
     return Cause(

@@ -25,8 +25,9 @@ def _perhaps(names: list[str]) -> str:
 
 @family("missing-key")
 def missing_key(event: Event) -> Cause | None:
-    """A dictionary is asked for a key that it does not have. The finding names the keys that it has, those that are spelt
-    alike first, and the line that made the dictionary."""
+    """A dictionary does not have the key that is requested. The finding names the keys that it has, those with
+    similar spelling first, and the line that made the dictionary.
+    """
     found = _about(event, "key")
     if found is None:
         return None
@@ -52,17 +53,18 @@ def missing_key(event: Event) -> Cause | None:
 
 @family("missing-attribute")
 def missing_attribute(event: Event) -> Cause | None:
-    """An object is asked for an attribute that it does not have: a layer that `__init__` gave another name, an option that
-    is spelt otherwise. The finding names what is spelt alike."""
+    """An object does not have the attribute that is requested: `__init__` gave the layer a different name, or an
+    option is spelled differently. The finding names attributes with similar spelling.
+    """
     found = _about(event, "attribute")
     if found is None:
         return None
     name, near = found["name"], found.get("near") or []
     return Cause(
         title=f"{found['of']} has no `{name}`" + (f", but {_perhaps(near)}" if near else ""),
-        advice=f"Write {_perhaps(near)} here, or give {found['of']} a `{name}` where it is made{_at(found.get('made'))}."
+        advice=f"Write {_perhaps(near)} here, or give {found['of']} a `{name}` where it is created{_at(found.get('made'))}."
         if near
-        else f"Set `{name}` before this line; nothing in {found['of']} has a name like it{_at(found.get('made'))}.",
+        else f"Set `{name}` before this line; nothing in {found['of']} has a similar name{_at(found.get('made'))}.",
         evidence={"attribute": name, "alike": near},
         confidence=0.9 if near else 0.7,
     )
@@ -70,8 +72,9 @@ def missing_attribute(event: Event) -> Cause | None:
 
 @family("value-is-none")
 def value_is_none(event: Event) -> Cause | None:
-    """Something is done with None. The value is followed back: a function without `return` made it, or a line that gave
-    it None and was to be replaced before."""
+    """The program uses None as a value. Tensonde traces it back: a function without `return` made it, or a line
+    assigned None and nothing replaced it.
+    """
     found = _about(event, "none")
     if found is None or (not found.get("made") and not found.get("end")):
         return None
@@ -87,7 +90,7 @@ def value_is_none(event: Event) -> Cause | None:
     told = f": it comes from `{found['value']}`" if found.get("value") != "None" else ", as it was given at the start"
     return Cause(
         title=f"`{name}` is None{told}",
-        advice=f"Give `{name}` a value before this line, or ask `if {name} is None` first.",
+        advice=f"Give `{name}` a value before this line, or check `if {name} is None` first.",
         evidence={"variable": name, "made at": str(from_json(found.get("made")))},
         confidence=0.8,
     )
@@ -95,8 +98,9 @@ def value_is_none(event: Event) -> Cause | None:
 
 @family("never-assigned")
 def never_assigned(event: Event) -> Cause | None:
-    """A name has no value where it is read. Where only a loop gives it one, the loop had nothing to go through: a loader with
-    fewer samples than a batch and `drop_last`, an iterator that was used up."""
+    """A name has no value where it is read. If only a loop assigns it, the loop had nothing to iterate over: a loader
+    with fewer samples than a batch and `drop_last`, or an exhausted iterator.
+    """
     found = _about(event, "unbound")
     if found is None:
         return None
@@ -122,7 +126,7 @@ def never_assigned(event: Event) -> Cause | None:
             title=f"the loop over `{over}` never runs ({why}), so `{name}` has no value",
             advice="Take a smaller batch_size or drop_last=False."
             if short
-            else f"Look at why `{over}` is empty: a filter that leaves nothing, an iterator that was used before.",
+            else f"Find out why `{over}` is empty: a filter that leaves nothing, an iterator that was already used.",
             line=(short or {}).get("line") or found["loop"],
             evidence={"variable": name, **({"length": short["length"]} if short else {})},
             confidence=0.95 if short else 0.85,
@@ -143,8 +147,9 @@ def never_assigned(event: Event) -> Cause | None:
 
 @family("call-arguments")
 def call_arguments(event: Event) -> Cause | None:
-    """A call does not fit what it calls: an argument is missing, there is one too many, or a name is unknown. The finding
-    has the signature, and for the program's own functions the line that defines them."""
+    """A call does not fit what it calls: an argument is missing, there is one too many, or a name is unknown. The
+    finding shows the signature and, for the program's own functions, the line that defines them.
+    """
     found = _about(event, "call")
     if found is None:
         return None
@@ -162,8 +167,9 @@ def call_arguments(event: Event) -> Cause | None:
 
 @family("unpacking")
 def unpacking(event: Event) -> Cause | None:
-    """A line takes a value apart into more or fewer names than it has parts. A batch that a collate function is given is a list of
-    samples, to be turned by `zip(*batch)`; a loop over a loader goes through whatever an item of the data set is."""
+    """A line unpacks a value into more or fewer names than it has parts. A collate function gets a list of samples,
+    to be transposed by `zip(*batch)`; a loop over a loader yields whatever an item of the data set is.
+    """
     found = _about(event, "unpack")
     if found is None:
         return None
@@ -175,20 +181,20 @@ def unpacking(event: Event) -> Cause | None:
     if found.get("parts") == wanted and not found.get("loop"):
         return Cause(
             title=f"`{value}` is a list of {count} samples of {wanted} parts each, not {wanted} lists",
-            advice=f"Turn it around: zip(*{value}).",
+            advice=f"Transpose it: zip(*{value}).",
             evidence={"length": count, "parts": wanted},
             confidence=0.93,
         )
     if found.get("loop"):
         return Cause(
-            title=f"`{value}` does not give {wanted} things at a time",
+            title=f"`{value}` does not yield {wanted} things at a time",
             advice="Look at one item (next(iter(...))): an item of the data set must have as many parts as the loop has names; "
             "enumerate() adds one.",
             confidence=0.8,
         )
     return Cause(
-        title=f"`{value}` is {what} and does not come apart into {wanted}",
-        advice=f"Take as many names as `{value}` has parts, or change what makes it.",
+        title=f"`{value}` is {what} and cannot be unpacked into {wanted}",
+        advice=f"Use as many names as `{value}` has parts, or change the code that makes it.",
         evidence={"wanted": wanted, **({"length": count} if count is not None else {})},
         confidence=0.8,
     )
@@ -196,18 +202,19 @@ def unpacking(event: Event) -> Cause | None:
 
 @family("missing-file")
 def missing_file(event: Event) -> Cause | None:
-    """A file or folder is not there: which part of the path is missing, from where a relative path counts, and what lies
-    beside it under a similar name."""
+    """A file or folder does not exist. The finding says which part of the path is missing, where a relative path
+    starts, and which similar names are beside it.
+    """
     found = _about(event, "file")
     if found is None:
         return None
     near = found.get("near") or []
     from_here = (
-        f" A relative path counts from {found['working']}, where the program was started." if found["relative"] else ""
+        f" A relative path starts from {found['working']}, where the program was started." if found["relative"] else ""
     )
     return Cause(
         title=f"{found['path']} is not there: {found['folder']} has no {found['missing']}",
-        advice=(f"There is {_perhaps(near)}. " if near else "Correct the path, or make the file first.") + from_here,
+        advice=(f"There is {_perhaps(near)}. " if near else "Correct the path, or create the file first.") + from_here,
         evidence={"folder": found["folder"]},
         confidence=0.9,
     )
@@ -215,15 +222,15 @@ def missing_file(event: Event) -> Cause | None:
 
 @family("position-past-the-end")
 def position(event: Event) -> Cause | None:
-    """A list or tensor is asked for an element past its end."""
+    """A list or tensor is indexed past its end."""
     found = _about(event, "position")
     if found is None or found["length"] is None:
         return None
     holder, length = found["holder"], found["length"]
     shape = f" of shape {found['shape']}" if found.get("shape") is not None else ""
-    asked = f"element {found['index']}" if "index" in found else "an element past its end"
+    asked = f"element {found['index']}" if "index" in found else "an element past the end"
     return Cause(
-        title=f"`{holder}`{shape} has {length} elements and is asked for {asked}",
+        title=f"`{holder}`{shape} has {length} elements, and the index is {asked}",
         advice=f"`{holder}` is empty: look at what fills it{_at(found.get('made'))}."
         if length == 0
         else f"Count from 0 to {length - 1}, or look at why `{holder}` is this short{_at(found.get('made'))}.",

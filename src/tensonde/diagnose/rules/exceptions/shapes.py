@@ -12,10 +12,10 @@ from tensonde.diagnose.exceptions import Cause, Event, code, family, innermost, 
 @family("batch-size-changed")
 def batch_size_changed(event: Event) -> Cause | None:
     """Two tensors of one batch have different numbers of rows, and one of them is the output of a module whose input
-    had the right number. Running that module's forward once more finds the op on the way from its input to its output
-    that changed the number of rows: mostly `view(-1, N)` with an N that does not fit, which moves surplus elements
-    into the batch dimension without a word. Silent when the forward keeps the number of rows, for then the data
-    disagree."""
+    had the right number. Tensonde reruns that module's forward and finds the op between input and output that changed
+    the number of rows: usually `view(-1, N)` with an N that does not fit, which silently moves surplus elements into
+    the batch dimension. Silent if the forward keeps the number of rows, because then the data disagree.
+    """
     batch = event.get("batch")
     if not batch or not batch.get("line"):
         return None
@@ -47,8 +47,9 @@ _CLASSES = re.compile(r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]")
 
 @family("class-dimension")
 def class_dimension(event: Event) -> Cause | None:
-    """cross_entropy takes the classes in dimension 1. An output of shape [batch, time, classes] with labels [batch,
-    time] is the usual mistake; the two shapes tell it."""
+    """cross_entropy expects the classes in dimension 1. The usual mistake is an output of shape [batch, time,
+    classes] with labels [batch, time]; the two shapes show it.
+    """
     inputs: Mapping[str, Any] = event.get("inputs") or {}
     if not _CLASSES.search(message(event)) or "input" not in inputs or "target" not in inputs:
         return None
@@ -68,8 +69,9 @@ _HIDDEN = re.compile(r"Expected hidden(?:\[\d\])? size \((\d+), (\d+), (\d+)\), 
 
 @family("state-batch-size")
 def state_batch_size(event: Event) -> Cause | None:
-    """The state given to a recurrent layer was made for another batch size than the input has: mostly a constant,
-    which the last, smaller batch of an epoch does not have. The finding names the line that makes the state."""
+    """The state passed to a recurrent layer was made for a different batch size than the input has: usually a
+    constant, which does not fit the last, smaller batch of an epoch. The finding names the line that makes the state.
+    """
     found = _HIDDEN.search(message(event))
     if not found or found[2] == found[5]:
         return None
@@ -79,8 +81,7 @@ def state_batch_size(event: Event) -> Cause | None:
     return Cause(
         title=f"the state has a batch of {found[5]}, the input of {innermost(event).get('name', 'the layer')} one "
         f"of {found[2]}",
-        advice="Make the state of the input's size (x.size(0)), or leave it out; drop_last=True hides it for the "
-        "last batch.",
+        advice="Create the state with the input's batch size (x.size(0)), or leave it out; drop_last=True only hides this in the last batch.",
         line=line,
         evidence={"state.batch": int(found[5]), "input.batch": int(found[2])},
         confidence=0.9,
@@ -94,8 +95,9 @@ _SMALL = re.compile(
 
 @family("feature-map-too-small")
 def feature_map_too_small(event: Event) -> Cause | None:
-    """A convolution or a pooling gets a feature map smaller than its kernel: too many strides and poolings before it
-    for the size of the input."""
+    """A convolution or pooling gets a feature map smaller than its kernel: there are too many strides and poolings
+    before it for the size of the input.
+    """
     layer = innermost(event)
     if not _SMALL.search(message(event)) or not layer.get("inputs"):
         return None
@@ -111,13 +113,12 @@ def feature_map_too_small(event: Event) -> Cause | None:
 
 @family("view-of-strided")
 def view_of_strided(event: Event) -> Cause | None:
-    """view cannot join dimensions that do not lie one after the other in memory, as after a transpose."""
+    """view cannot join dimensions that are not adjacent in memory, as after a transpose."""
     if "view size is not compatible with input tensor's size and stride" not in message(event):
         return None
     return Cause(
         title="`view` of a tensor whose dimensions were exchanged (transpose, permute)",
-        advice="Use reshape, or contiguous() before view; and check that the order of the dimensions is the one "
-        "that is meant.",
+        advice="Use reshape, or contiguous() before view; and check that the order of the dimensions is what you want.",
         confidence=0.9,
     )
 
@@ -129,10 +130,11 @@ _DIMENSION = re.compile(
 
 @family("layer-input-size")
 def layer_input_size(event: Event) -> Cause | None:
-    """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a
-    convolution, the features of a normalisation, input_size of a recurrent layer. The layer's own configuration is
-    compared with the shape of the tensor that reached it, so the finding can say which of the two numbers is which;
-    it names the line that builds the layer."""
+    """A layer was built for a different size than it gets: in_features of a linear layer, in_channels of a
+    convolution, the features of a normalization, input_size of a recurrent layer. The layer's own configuration is
+    compared with the shape of the tensor that reached it, so the finding can say which number is which; it names the
+    line that builds the layer.
+    """
     layer = innermost(event)
     kind, configuration = str(layer.get("type", "")), layer.get("configuration") or {}
     given = (layer.get("inputs") or [None])[0]
@@ -148,7 +150,7 @@ def layer_input_size(event: Event) -> Cause | None:
     whole = _samples_split(event, name, expected, shape)
     if whole is not None:
         return Cause(
-            title=f"A reshape mixes samples: {whole} come in, {layer['name']} ({kind}) is given {shape[0]} rows of {actual} "
+            title=f"A reshape mixes samples: {whole} enter, {layer['name']} ({kind}) is given {shape[0]} rows of {actual} "
             f"instead of {whole} of {expected}",
             advice="Keep the first dimension when flattening: x.reshape(x.shape[0], -1), or flatten(1).",
             line=event.get("fed_by") or event.get("source"),
@@ -158,11 +160,9 @@ def layer_input_size(event: Event) -> Cause | None:
         )
     return Cause(
         title=f"{layer['name']} ({kind}) takes {expected} ({name}), but is given {actual}: input {shape}",
-        advice="The channels stand last: move them before height and width, with x.permute(0, 3, 1, 2) or a ToTensor transform."
+        advice="The channels are last: move them before height and width, with x.permute(0, 3, 1, 2) or a ToTensor transform."
         if _channels_last(name, expected, shape)
-        else f"Make {name} {actual} where the layer is built, or change what reaches it; with flattened "
-        "features the number "
-        "depends on the size of the input.",
+        else f"Make {name} {actual} where the layer is built, or change its input; with flattened features, the number depends on the size of the input.",
         line=made or event.get("source"),
         module=layer["name"],
         evidence={f"layer.{name}": expected, "layer.input": shape, "given": actual},
@@ -222,8 +222,9 @@ _VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
 @family("shape-mismatch")
 def shape_mismatch(event: Event) -> Cause | None:
     """The tensors of one op do not fit each other: element-wise ops, matmul, cat, view, a loss. The message says
-    which dimension, the frame's variables say which tensor is which and where it comes from. Of tensors that are
-    joined, the finding names the line that made the one that differs from those before it."""
+    which dimension; the frame's variables say which tensor is which and where it comes from. If tensors are joined,
+    the finding names the line that made the first one that differs from those before it.
+    """
     text = message(event)
     inputs: Mapping[str, Any] = event.get("inputs") or {}
     names = " and ".join(f"{name} {fact['shape']}" for name, fact in inputs.items())
@@ -233,8 +234,7 @@ def shape_mismatch(event: Event) -> Cause | None:
         dimension, one, other = pair
         return Cause(
             title=f"`{op}` of tensors that differ in dimension {dimension}, {one} against {other}{of}",
-            advice="Bring both to one shape where they are made, or add the dimension along which one is to be "
-            "repeated.",
+            advice="Give both the same shape where they are made, or add the dimension along which one should be repeated.",
             evidence={"dimension": dimension},
             line=_maker(event, inputs),
         )
@@ -247,7 +247,7 @@ def shape_mismatch(event: Event) -> Cause | None:
     if found := _COLUMNS.search(text):
         return Cause(
             title=f"`{op}` multiplies a matrix with {found[1]} columns by one with {found[2]} rows{of}",
-            advice="Make the layer for the number of features that reaches it, or transpose one of the two.",
+            advice="Build the layer for the number of features that reaches it, or transpose one of the two.",
             evidence={"columns": int(found[1]), "rows": int(found[2])},
         )
     if found := _TARGET.search(text):
@@ -256,15 +256,13 @@ def shape_mismatch(event: Event) -> Cause | None:
             title=f"the loss is given a target of shape {found[1]} and an input of shape {found[2]}",
             advice="Squeeze the input's last dimension, or unsqueeze the target."
             if squeeze
-            else "Bring both to one shape.",
+            else "Give both the same shape.",
             confidence=0.9,
         )
     if found := _CAT.search(text):
         return Cause(
-            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in another "
-            f"dimension than {found[1]}",
-            advice="All sizes but that of the joined dimension must be equal: check strides, padding and cropping "
-            "of what is joined.",
+            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in a dimension other than {found[1]}",
+            advice="All sizes except that of the joined dimension must be equal: check strides, padding and cropping of the joined tensors.",
             line=_joined(inputs, int(found[4])),
             evidence={"dimension": int(found[1]), "expected": int(found[2]), "given": int(found[3])},
         )
@@ -318,8 +316,9 @@ def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 @family("input-dimensions")
 def input_dimensions(event: Event) -> Cause | None:
-    """A layer takes tensors with a certain number of dimensions and gets one more or less: mostly the batch or the
-    channel dimension is missing."""
+    """A layer expects a certain number of dimensions and gets one more or less: usually the batch or the channel
+    dimension is missing.
+    """
     text = message(event)
     layer = innermost(event)
     if found := _DIMENSION.search(text):

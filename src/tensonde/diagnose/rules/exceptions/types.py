@@ -23,9 +23,10 @@ _MINDSPORE_LABELS = re.compile(r"For '(\w+)', the 'labels' should be (\w+), but 
 
 @family("label-dtype")
 def label_dtype(event: Event) -> Cause | None:
-    """A loss over classes needs whole-number labels (int64), one over values needs floats; the label comes from the
-    data. Where the tensor can be followed to a data set, the finding names the line of `__getitem__` (or of the
-    tensor) that makes it."""
+    """A loss over classes needs integer labels (int64), a loss over values needs floats; the label comes from the
+    data. If the tensor can be traced to a data set, the finding names the line of `__getitem__` (or of the tensor)
+    that makes it.
+    """
     if labels := _MINDSPORE_LABELS.search(message(event)):
         loss, needed, given = labels.groups()
         return Cause(
@@ -70,8 +71,9 @@ _INDEX = re.compile(
 
 @family("index-dtype")
 def index_dtype(event: Event) -> Cause | None:
-    """What picks rows or classes (of an embedding, by gather, as an index) is a float tensor: the finding names where it
-    is made."""
+    """The index that picks rows or classes (of an embedding, in gather, in indexing) is a float tensor. The finding
+    names where it is made.
+    """
     if not _INDEX.search(message(event)):
         return None
     inputs: Mapping[str, Any] = {"index": event["index"]} if event.get("index") else event.get("inputs") or {}
@@ -91,9 +93,10 @@ def index_dtype(event: Event) -> Cause | None:
 
 @family("dtype-mismatch")
 def dtype_mismatch(event: Event) -> Cause | None:
-    """Tensors of one op have different dtypes: float64 from numpy against float32 weights, whole numbers where floats
-    belong, half precision where the CPU has no kernel. The parameters' dtype is what the others must have; the
-    finding names where the odd tensor is made."""
+    """Tensors of one op have different dtypes: float64 from numpy against float32 weights, integers where floats
+    belong, half precision where the CPU has no kernel. The others must have the dtype of the parameters; the finding
+    names where the odd tensor is made.
+    """
     text = message(event)
     found = _DTYPE.search(text)
     if not found:
@@ -118,7 +121,7 @@ def dtype_mismatch(event: Event) -> Cause | None:
         )
     if found[1]:
         return Cause(
-            title=f"`{event.get('op') or 'an op'}` does not exist for {found[1]} on this device",
+            title=f"`{event.get('op') or 'an op'}` does not support {found[1]} on this device",
             advice="Convert the tensor first; on a CPU, use half precision through torch.autocast('cpu', "
             "dtype=torch.bfloat16).",
             evidence={"dtype": found[1]},
@@ -128,7 +131,7 @@ def dtype_mismatch(event: Event) -> Cause | None:
         return Cause(
             title=f"`{event.get('op') or 'an op'}` of "
             + " and ".join(f"{name} ({kind})" for name, kind in kinds.items()),
-            advice="Bring them to one dtype where they are made.",
+            advice="Give them the same dtype where they are made.",
             evidence=kinds,
             confidence=0.7,
         )
@@ -137,9 +140,10 @@ def dtype_mismatch(event: Event) -> Cause | None:
 
 @family("index-out-of-range")
 def index_out_of_range(event: Event) -> Cause | None:
-    """An index is not in the table, or a label is no class: the first offending value and its position, read from the
-    tensors themselves. Labels that run from 1 to the number of classes are data that count from 1; otherwise the
-    layer is too small, and the finding names the line that builds it."""
+    """An index is outside the table, or a label is not a class. The finding gives the first offending value and its
+    position, read from the tensors themselves. Labels from 1 to the number of classes mean that the data count from
+    1; otherwise the layer is too small, and the finding names the line that builds it.
+    """
     found = event.get("range")
     if not found:
         return None
@@ -152,7 +156,7 @@ def index_out_of_range(event: Event) -> Cause | None:
         from_one = found["min"] == 1 and found["max"] == size
         counts = "; the labels run from 1" if from_one else ""
         return Cause(
-            title=f"label {value} at {first} is no class: there are {size} outputs, so labels go from 0 to "
+            title=f"label {value} at {first} is not a class: there are {size} outputs, so labels go from 0 to "
             f"{size - 1}{counts}",
             advice="Subtract 1 from the labels where they are made."
             if from_one
@@ -165,7 +169,7 @@ def index_out_of_range(event: Event) -> Cause | None:
             confidence=0.9,
         )
     return Cause(
-        title=f"index {value} at {first} is outside of {layer.get('name') or 'the table'}, which has {size} rows",
+        title=f"index {value} at {first} is outside {layer.get('name') or 'the table'}, which has {size} rows",
         advice=f"The table needs at least {found['max'] + 1} rows; check the size of the vocabulary, and special "
         "tokens added to it."
         if value >= 0
@@ -178,9 +182,10 @@ def index_out_of_range(event: Event) -> Cause | None:
 
 @family("device-mismatch")
 def device_mismatch(event: Event) -> Cause | None:
-    """Tensors of one op are on different devices. The odd one is mostly a tensor that a module keeps as a plain
-    attribute, which `model.to(device)` does not move, a batch that was not moved, or the model itself. The finding names
-    the line that made it, and the line that moved the others."""
+    """Tensors of one op are on different devices. The odd one is usually a tensor that a module keeps as a plain
+    attribute, which `model.to(device)` does not move, a batch that was not moved, or the model itself. The finding
+    names the line that made it and the line that moved the others.
+    """
     where = event.get("devices")
     if not where or len(set(where.values())) < 2:
         return None
@@ -242,7 +247,7 @@ def accelerator_missing(event: Event) -> Cause | None:
     ):
         return None
     return Cause(
-        title="the script asks for an accelerator that is not there",
+        title="the script asks for an accelerator that does not exist here",
         advice='Choose the device at run time: device = "cuda" if torch.cuda.is_available() else "cpu".',
         confidence=0.95,
     )
@@ -250,12 +255,13 @@ def accelerator_missing(event: Event) -> Cause | None:
 
 @family("probability-range")
 def probability_range(event: Event) -> Cause | None:
-    """binary_cross_entropy takes probabilities; values outside of 0 to 1 mean that the sigmoid before it is missing,
-    or that a target is no probability. The finding names where the output leaves the model, where that is known."""
+    """binary_cross_entropy takes probabilities. Values outside 0 to 1 mean that the sigmoid before it is missing, or
+    that a target is not a probability. The finding names where the output leaves the model, if that is known.
+    """
     if not re.search(r"should be between 0 and 1|all elements of (input|target)", message(event)):
         return None
     return Cause(
-        title="binary_cross_entropy is given values outside of 0 to 1",
+        title="binary_cross_entropy gets values outside 0 to 1",
         advice="Give it probabilities (torch.sigmoid of the output), or better use BCEWithLogitsLoss on the output "
         "itself.",
         line=(event.get("raw_output") or {}).get("line"),

@@ -15,14 +15,15 @@ def _site(answer: AnswerFact) -> str:
 
 @rule("input-without-influence", severity="error", phase="forward")
 def without_influence(case: Case) -> list[Finding]:
-    """The loss is the same to the last bit when a tensor that is handed to the model, or that the loss is computed from, gets
-    the values of other samples: nothing that is learnt depends on it. Asked in two steps at least. Or one column of a table, or of what the model gives, is taken twice
-    for the same use, and another one nowhere."""
+    """The loss is the same to the last bit when a tensor that is passed to the model, or that the loss is computed
+    from, gets the values of other samples: nothing learned depends on it. Tested in at least two steps. Or one column
+    of a table, or of the model's output, is used twice for the same purpose, and another one nowhere.
+    """
     twice = [a for a in steadily(case, "influence", times=1) if a.part == "taken twice"]
     return [
         case.finding(
             f"{answer.names[0] or 'An input'} has no influence on the loss",
-            "Look where it is used: the line named is the last op that its values reach.",
+            "Look at where it is used: the named line is the last op that its values reach.",
             step=answer.step,
             site=_site(answer),
             op=answer.op or None,
@@ -41,18 +42,23 @@ def without_influence(case: Case) -> list[Finding]:
     unless=("gradient-all-zero", "units-dead", "no-gradient"),
 )
 def dead_end(case: Case) -> list[Finding]:
-    """An op on the way to the loss gives the same to the last bit when the layers before it are changed: what they compute
-    ends there, in a product with zeros or in an activation that is off for every sample. Asked in two steps at least, so that
-    a weight that begins at 0 is not meant."""
+    """An op on the way to the loss gives the same result to the last bit when the layers before it are changed: what
+    they compute ends there, in a product with zeros or in an activation that is off for every sample. Tested in at
+    least two steps, so that a weight that starts at 0 is not reported.
+    """
     found = steadily(case, "dead-ends")
     return [
         case.finding(
-            (f"What {answer.names[0]} gives" if answer.names and answer.names[0] else "What the layers before it give")
+            (
+                f"What {answer.names[0]} gives"
+                if answer.names and answer.names[0]
+                else "The output of the layers before it"
+            )
             + f" ends at {answer.op}: "
-            + ("it is multiplied with zeros" if answer.part == "zeros" else "the activation is off for every sample"),
-            "Look at what it is multiplied with."
+            + ("it is multiplied by zeros" if answer.part == "zeros" else "the activation is 0 for every sample"),
+            "Look at what it is multiplied by."
             if answer.part == "zeros"
-            else "Look at the scale and the sign of what comes in.",
+            else "Look at the scale and the sign of its input.",
             step=answer.step,
             site=_site(answer),
             op=answer.op,
@@ -66,11 +72,13 @@ def dead_end(case: Case) -> list[Finding]:
 
 @rule("output-same-for-all", severity="error", phase="forward", unless=("inputs-constant", "units-dead"))
 def same_for_all(case: Case) -> list[Finding]:
-    """The model gives the same for all samples though its inputs differ; the op named is where rows that differ become equal."""
+    """The model gives the same output for all samples although its inputs differ; the finding names the op where
+    differing rows become equal.
+    """
     return [
         case.finding(
-            f"The model gives the same output for all samples: at {answer.op or 'a layer'} their differences end",
-            "Look at what this line does over the dimension of samples (a mean, a product with zeros, an activation that is off).",
+            f"The model gives the same output for all samples: their differences end at {answer.op or 'a layer'}",
+            "Look at what this line does along the sample dimension (a mean, a product with zeros, an activation that is 0).",
             step=answer.step,
             site=_site(answer),
             op=answer.op or None,
@@ -94,12 +102,13 @@ def same_for_all(case: Case) -> list[Finding]:
     ),
 )
 def mixed(case: Case) -> list[Finding]:
-    """One sample of a batch is exchanged, and outputs of others change, with batch norms left aside. The op named is the first
-    at which the change crosses over. Where samples meet by an index (graphs), nothing is said."""
+    """One sample of a batch is replaced, and the outputs of others change, not counting batch norms. The finding
+    names the first op at which the change crosses over. Silent if samples are combined by an index (graphs).
+    """
     return [
         case.finding(
             f"A sample changes the outputs of other samples: {answer.op} mixes them",
-            "Let this op work on one sample at a time: look at its dimension, and at reshapes before it.",
+            "Make this op work on one sample at a time: check its dimension, and reshapes before it.",
             step=answer.step,
             site=_site(answer),
             op=answer.op,
@@ -121,10 +130,12 @@ def _reshaped(case: Case) -> list[AnswerFact]:
 
 @rule("future-seen", severity="error", phase="forward", unless=("sees-its-target",))
 def future(case: Case) -> list[Finding]:
-    """The targets are the inputs one position on, and a later token changes what the model says before it: it sees its target."""
+    """The targets are the inputs one position on, and a later token changes the output before it: the model sees its
+    target.
+    """
     return [
         case.finding(
-            f"Later tokens change what is said before them: {answer.op} lets positions see their targets",
+            f"Later tokens change outputs before them: {answer.op} lets positions see their targets",
             "Mask the future: is_causal=True, or a mask that hides every later position.",
             step=answer.step,
             site=_site(answer),
@@ -140,12 +151,14 @@ def future(case: Case) -> list[Finding]:
 
 @rule("target-copied-from-input", severity="error", phase="forward", unless=("target-is-input", "sees-its-target"))
 def copied(case: Case) -> list[Finding]:
-    """The targets are the tokens that a model is handed, position by position, and a token changes the output of its own position and
-    none before it: to repeat what it sees is all that the model learns. A state that all tokens pass (an autoencoder) is not meant."""
+    """The targets are the model's input tokens, position by position, and a token changes the output of its own
+    position and none before it: the model learns only to repeat what it sees. A state that all tokens pass through
+    (an autoencoder) is not reported.
+    """
     return [
         case.finding(
             f"The targets are {answer.names[0] or 'the tokens that the model is handed'}, position by position: the model learns to copy",
-            "Shift them by one: the model is given the tokens before those that it is compared with.",
+            "Shift them by one: the model gets the tokens before those that it is compared with.",
             step=answer.step,
             site="loss:value",
             source=answer.line,
@@ -159,12 +172,14 @@ def copied(case: Case) -> list[Finding]:
 
 @rule("term-without-gradient", severity="error", phase="forward", unless=("no-gradient",))
 def without_gradient(case: Case) -> list[Finding]:
-    """A term of the loss is computed with the model's parameters and has no gradient, since its way leads over `detach()` or `no_grad`: it
-    is worked out in every step, and nothing is learnt from it. Not meant is what also reaches the loss with a gradient."""
+    """A term of the loss is computed with the model's parameters but has no gradient, since its path contains
+    `detach()` or `no_grad`: every step computes it, and nothing is learned from it. Tensors that also reach the loss
+    with a gradient are not reported.
+    """
     return [
         case.finding(
             f"A term of the loss has no gradient: {answer.op} ends it on the way from the model",
-            "Take the detach() or no_grad() away, or leave the term out of the loss.",
+            "Remove the detach() or no_grad(), or leave the term out of the loss.",
             step=answer.step,
             site=_site(answer),
             op=answer.op,

@@ -32,17 +32,17 @@ FAR, ALIKE = 30.0, 3.0
     unless=("batch-norm-shared-by-layers", "statistics-never-updated", "batch-norm-tiny-batch", "batch-norm-momentum"),
 )  # fmt: skip
 def lost_in_eval_mode(case: Case) -> list[Finding]:
-    """The batch of a step has a low loss in train mode, and that of a constant, or worse, when the same step is computed as in eval mode:
-    the statistics that a batch norm has gathered do not fit what it normalises. Asked from step 40 on, in two steps at least, and only told where a
-    model is used in eval mode."""
+    """The batch of a step has a low loss in train mode, but that of a constant, or worse, when the same step is
+    computed as in eval mode: the statistics that a batch norm has gathered do not fit its inputs. Tested from step 40
+    on, in at least two steps, and reported only if a model is used in eval mode.
+    """
     if not any(root.eval_mode_seen for root in case.facts.roots.values()):
         return []
     return [
         case.finding(
-            f"What is learnt is lost in eval mode: the same batch has a loss of {answer.numbers['loss']:.3g} in train mode, "
+            f"The model is much worse in eval mode: the same batch has a loss of {answer.numbers['loss']:.3g} in train mode, "
             f"{answer.numbers['in_eval']:.3g} in eval mode, and {answer.numbers['constant']:.3g} for a constant",
-            f"Look at the running statistics of {answer.module or 'the batch norms'}: its momentum, the size and order of batches, and whether it "
-            "is given the same kind of data in all its calls.",
+            f"Look at the running statistics of {answer.module or 'the batch norms'}: its momentum, the size and order of batches, and whether it gets the same kind of data in all its calls.",
             step=answer.step,
             site=f"{answer.module}:out" if answer.module else "loss:value",
             op=answer.op,
@@ -56,9 +56,10 @@ def lost_in_eval_mode(case: Case) -> list[Finding]:
 
 @rule("evaluated-many-times-larger", severity="error", phase="data", unless=("evaluated-on-another-scale",))
 def many_times_larger(case: Case) -> list[Finding]:
-    """Every feature (or channel) that a model is evaluated on varies dozens of times more, or less, than what it was trained on, all of them by about the same
-    factor: inputs were scaled on one side only, by 255 for one. One evaluation is enough. Smaller factors may be a range that somebody chose, and are
-    another rule's matter."""
+    """Every feature (or channel) varies dozens of times more, or less, in evaluation than in training, all by about
+    the same factor: inputs were scaled on one side only, for example by 255. One evaluation is enough. Smaller
+    factors may be a chosen range; another rule covers them.
+    """
     for root, rows in case.facts.scales.items():
         compared = {a.step for a in case.facts.answers if a.experiment == "held-out"}
         evaluated = [row for row in rows.evaluated if _many(row)]
@@ -84,8 +85,8 @@ def many_times_larger(case: Case) -> list[Finding]:
         factor = median(factors[0])
         return [
             case.finding(
-                f"{root} is evaluated on inputs that vary {factor:.3g} times as much as those that it was trained on, in every feature",
-                "Prepare both in the same way: one of them is scaled, and the other is not.",
+                f"{root} is evaluated on inputs that vary {factor:.3g} times as much as its training inputs, in every feature",
+                "Preprocess both in the same way: one of them is scaled, and the other is not.",
                 step=evaluated[0].step,
                 site=f"{root}:in",
                 source=evaluated[0].scaled or evaluated[0].line,
@@ -111,11 +112,11 @@ _AMISS = {
     ),
     "one target": (
         "One of several targets does not belong to its inputs, in training and evaluation",
-        "Look for an order, a shift or a permutation that only this target goes through, or that only it misses.",
+        "Look for a reordering, a shift or a permutation that is applied only to this target, or to everything but it.",
     ),
     "model": (
-        "The evaluated model has not learnt what the training data teach",
-        "Look at the weights and the mode of the model that is evaluated, and at what is done to its outputs.",
+        "The evaluated model has not learned what the training data teach",
+        "Check the weights and the mode of the evaluated model, and what is done to its outputs.",
     ),
 }
 
@@ -127,9 +128,12 @@ _AMISS = {
     unless=("evaluated-many-times-larger", "evaluated-on-another-scale", "lost-in-eval-mode", "batch-norm-momentum"),
 )  # fmt: skip
 def held_out_at_odds(case: Case) -> list[Finding]:
-    """A plain learner tells that the data of the training and of an evaluation are not of one kind: it learns the evaluation's and not the training's, or the other way
-    round, or both without carrying over what it learnt. Or it carries it over, while what the model says in every evaluation of the second half has nothing to do with what it is compared with, though its loss in training is well
-    below that of a constant. Where the learner can learn neither side, this rule is silent: not everything can be learnt by a plain learner, and a model may learn by heart on purpose."""
+    """A plain learner shows that the data of the training and of an evaluation are of different kinds: it learns the
+    evaluation's data but not the training's, or the reverse, or both without transferring from one to the other. Or
+    it transfers, but in every evaluation of the second half, the model's outputs have nothing to do with their
+    targets, although its training loss is well below that of a constant. If the learner can learn neither side, this
+    rule is silent: a plain learner cannot learn everything, and a model may memorize on purpose.
+    """
     late = [a for a in answers(case, "held-out") if a.step >= case.steps // 2] or answers(case, "held-out")[-1:]
     amiss = [a for a in late if a.part in _AMISS]
     learnt = [a for a in answers(case, "nothing-learnt") if a.step >= max(10, case.steps // 5)]
@@ -175,8 +179,11 @@ def held_out_at_odds(case: Case) -> list[Finding]:
     ),
 )
 def at_chance(case: Case) -> list[Finding]:
-    """The loss falls well below that of the best constant, and in every evaluation of the second half what the model says has nothing to do with what it is compared with, or the contrary: what was learnt is
-    learnt by heart, the wrong way round, or of data of another kind. Few rows, and a model that another rule accuses, are not told."""
+    """The loss falls well below that of the best constant, but in every evaluation of the second half, the outputs
+    have nothing to do with their targets, or are the opposite: the model memorized the training data, or learned the
+    wrong way round, or the evaluation has data of another kind. Few rows, and a model that another rule accuses, are
+    not reported.
+    """
     late = [
         a
         for a in case.facts.answers
@@ -199,16 +206,16 @@ def at_chance(case: Case) -> list[Finding]:
     parting = None if anew is not None else where_they_part(case)
     return [
         case.finding(
-            "What is learnt is of no use in the evaluation: "
+            "What the model has learned does not help in the evaluation: "
             + ("the model is worse than chance there" if against else "the model is no better than chance there")
             + f" ({last.numbers['stands']:.1f} standard deviations of shuffled rows, {last.numbers['rows']:.0f} rows), while its loss in training is {min(ratios):.2f} of that of the best constant",
             "Look at the sign of the loss, or of what is compared."
             if against
-            else "Number words and classes once, by the training's data, and use the same numbers, scalers and columns in the evaluation: this line makes them anew for each of the data sets."
+            else "Number words and classes once, using the training data, and use the same numbers, scalers and columns in the evaluation: this line recreates them for each data set."
             if anew
-            else "Look whether inputs and targets of the training belong together: this line does something to one of them that is not done to the other."
+            else "Check whether inputs and targets of the training belong together: this line does something to one of them but not to the other."
             if parting
-            else "Look whether inputs and targets of the training belong together, and whether the evaluation is prepared as the training is: the same vocabulary, classes and columns.",
+            else "Check whether inputs and targets of the training belong together, and whether the evaluation is prepared like the training: the same vocabulary, classes and columns.",
             step=last.step,
             site="loss:value",
             source=(asked[-1].line if against else anew or parting) or last.line or asked[-1].line,

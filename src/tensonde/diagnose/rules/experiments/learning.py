@@ -55,14 +55,15 @@ SOME = 0.75
     ),
 )
 def nothing_learnt(case: Case) -> list[Finding]:
-    """The loss of the last steps is no better than that of the best constant in the place of the model's output, the
-    outputs can be given to other samples without making it worse, and it no longer falls: whatever the model has learnt, it
-    is not which output belongs to which sample. Inputs and labels that do not belong together do that. Where samples come again and
-    again, such a training learns them by heart: the loss falls, but outputs can be given to other samples in all steps that are asked, or in some of them while what is
-    said in evaluations has nothing to do with the targets there. Where positions differ from each other in every sample alike, that much is learnt, and no more.
+    """The loss of the last steps is no better than with the best constant in place of the model's output, the outputs
+    can be given to other samples without raising it, and it no longer falls: whatever the model has learned, it is
+    not which output belongs to which sample. The cause may be inputs and labels that do not belong together. If
+    samples recur, such a training memorizes them: the loss falls, but outputs can be given to other samples in all
+    tested steps, or in some of them while the outputs in evaluations have nothing to do with the targets there. If
+    positions differ from each other in every sample alike, that much is learned, and no more.
 
-    Silent in short trainings and where the loss still falls, where several losses take turns, where a model makes the
-    targets, and where the loss is no distance.
+    Silent in short trainings and while the loss still falls, if several losses take turns, if a model makes the
+    targets, and if the loss is not a distance.
     """
     told = [a for a in answers(case, "nothing-learnt") if "apart" in a.numbers]
     losses = [value for _, value in case.series("loss")]
@@ -101,20 +102,20 @@ def nothing_learnt(case: Case) -> list[Finding]:
     parting = where_they_part(case)
     return [
         case.finding(
-            f"Nothing is learnt: the loss is {end:.3g} in the end, and {constant:.3g} for the best constant"
+            f"Nothing is learned: the loss is {end:.3g} at the end, and {constant:.3g} for the best constant"
             + (
-                ", and outputs can be given to other samples throughout: what it gains, it learns by heart"
+                ", and outputs can be given to other samples throughout: it only memorizes"
                 if by_heart
-                else ", and outputs can be given to other samples throughout: what is learnt is the same for all of them"
+                else ", and outputs can be given to other samples throughout: what it learns is the same for all of them"
                 if end < NO_BETTER * constant
                 else ""
             )
             + (f". A clone learns one batch: {learnt[0]:.3g} becomes {learnt[1]:.3g} in a few steps" if learnt else ""),
-            "Look whether inputs and labels of a sample belong together"
+            "Check whether inputs and labels of a sample belong together"
             + (
-                ": this line does something to one of them that is not done to the other."
+                ": this line does something to one of them but not to the other."
                 if parting
-                else " on their way to this line: an order, a shift, a permutation or a reshape that only one of them went through."
+                else " on their way to this line: a reordering, a shift, a permutation or a reshape of only one of them."
             ),
             step=last.step,
             site="loss:value",
@@ -186,9 +187,9 @@ def _nowhere(case: Case, told: list[AnswerFact]) -> bool:
 def _next_to_nothing(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
     name = answer.names[0] if answer.names and answer.names[0] else "the inputs"
     return case.finding(
-        f"Nothing is learnt: the numbers of {name} hardly differ from sample to sample, by {answer.numbers['largest']:.2g} at most (one standard deviation), so that outputs are the same for all samples. The loss is {end:.3g} in the end, and {constant:.3g} for the "
+        f"Nothing is learned: the values of {name} hardly differ from sample to sample, by {answer.numbers['largest']:.2g} at most (one standard deviation), so outputs are the same for all samples. The loss is {end:.3g} at the end, and {constant:.3g} for the "
         "best constant",
-        "Look at how inputs are scaled: divided twice, or by far too much. Standardised inputs have a spread of about 1.",
+        "Check how inputs are scaled: divided twice, or by far too much. Standardized inputs have a spread of about 1.",
         step=answer.step,
         site="loss:value",
         source=answer.line,
@@ -205,9 +206,9 @@ def _next_to_nothing(case: Case, answer: AnswerFact, end: float, constant: float
 def _wrong_sign(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
     numbers = answer.numbers
     return case.finding(
-        f"Nothing is learnt: what {answer.op or 'this line'} gives has the wrong sign. At step {answer.step} the loss is {numbers['loss']:.3g}, {numbers['others']:.3g} with outputs of other samples, and "
-        f"{numbers['turned']:.3g} with the sign turned; in the end it is {end:.3g}, and {constant:.3g} for the best constant",
-        "Turn the sign: a distance is to be small, and a score large, for what belongs together.",
+        f"Nothing is learned: the output of {answer.op or 'this line'} has the wrong sign. At step {answer.step} the loss is {numbers['loss']:.3g}, {numbers['others']:.3g} with outputs of other samples, and "
+        f"{numbers['turned']:.3g} with the sign flipped; at the end it is {end:.3g}, and {constant:.3g} for the best constant",
+        "Flip the sign: for what belongs together, a distance should be small and a score large.",
         step=answer.step,
         site=f"{answer.module}:out" if answer.module else "loss:value",
         op=answer.op or None,
@@ -220,9 +221,9 @@ def _wrong_sign(case: Case, answer: AnswerFact, end: float, constant: float) -> 
 def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
     now, then = answer.numbers["term"], answer.numbers["term_of_varied_outputs"]
     return case.finding(
-        f"Nothing is learnt: a term of the loss outweighs the rest. The loss is {end:.3g}, {constant:.3g} for the best constant; the "
+        f"Nothing is learned: a term of the loss outweighs the rest. The loss is {end:.3g}, {constant:.3g} for the best constant; the "
         f"term is {now:.2g}, and would be {then:.3g} if outputs differed from sample to sample by 1",
-        "Weigh the terms anew: both averaged, or both summed, over the same dimensions, and a weight that leaves room to learn.",
+        "Reweight the terms: average both, or sum both, over the same dimensions, with a weight that leaves room to learn.",
         step=answer.step,
         site="loss:value",
         op=answer.op,
@@ -249,13 +250,15 @@ def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> 
     ),
 )
 def held_up(case: Case) -> list[Finding]:
-    """Whatever the model gives, number by number, the loss of its batch stays at nine tenths of that of the best constant or more: there
-    is next to nothing to learn from. The line named is what stands between the model and a small loss."""
+    """Whatever the model outputs, number by number, the loss of its batch stays at nine tenths of that of the best
+    constant or more: there is almost nothing to learn from. The finding names the line that stands between the model
+    and a small loss.
+    """
     return [
         case.finding(
-            f"The loss cannot fall: it is {answer.numbers['floor']:.3g} at least, whatever the model gives, and "
+            f"The loss cannot fall: it is {answer.numbers['floor']:.3g} at least, whatever the model outputs, and "
             f"{answer.numbers['constant']:.3g} for a constant",
-            "Look at what this line does to the outputs: a bound that the targets lie beyond, or a scale that leaves no difference.",
+            "Look at what this line does to the outputs: a bound that excludes the targets, or a scale that removes all differences.",
             step=answer.step,
             site=f"{answer.module}:out" if answer.module else "loss:value",
             op=answer.op,

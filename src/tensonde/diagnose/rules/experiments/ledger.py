@@ -26,10 +26,12 @@ _ON_PURPOSE = re.compile(
 
 @rule("frozen-at-random-values", severity="warning", phase="optimizer", unless=("last-layer-frozen",))
 def frozen_at_random_values(case: Case) -> list[Finding]:
-    """Layers of the framework that an optimizer holds want no gradient, never got one, and still have the spread that their random initialisation
-    gives: nothing was loaded into them, nothing is learnt by them, and what they pass on is random; and the training learns little. Frozen weights are weights
-    that were learnt before. Silent where anything was loaded or trained before, where layers are in eval mode beside others that train, where the optimizer was
-    given only what is trained, and where a name says that it is meant (a reservoir, a random projection, adapters)."""
+    """Framework layers that an optimizer holds do not require a gradient, never got one, and still have the spread of
+    their random initialization: nothing was loaded into them, they learn nothing, and what they pass on is random;
+    and the training learns little. Frozen weights are supposed to be weights that were learned before. Silent if
+    anything was loaded or trained before, if layers are in eval mode beside others that train, if the optimizer got
+    only what is trained, or if a name says that it is intended (a reservoir, a random projection, adapters).
+    """
     facts = case.facts
     weights = {n: f for n, f in facts.parameters.items() if len(f.shape) >= 2 and f.registered}
     trained = [n for n, f in weights.items() if f.requires_grad and f.optimizers]
@@ -55,7 +57,7 @@ def frozen_at_random_values(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"{some(owners)} {'are' if len(owners) > 1 else 'is'} frozen at random initial values: nothing was loaded, and no gradient gets there",
-            "Set requires_grad to True, or load the weights that are to be kept.",
+            "Set requires_grad to True, or load the weights you want to keep.",
             site=f"{largest}:value",
             source=facts.freezes or frozen[largest].made,
             evidence={"frozen": list(frozen)[:8], "trained": trained[:8], "part_of_weights": held / sum(prod(f.shape) for f in weights.values()), "loss_by_constant": learnt[-1], "standing": "suspected"},

@@ -27,10 +27,12 @@ WORSE = 1.3
 
 @rule("step-goes-too-far", severity="error", phase="optimizer", unless=("learning-rate-too-large",))
 def too_far(case: Case) -> list[Finding]:
-    """In every step that was asked, the update makes the loss of its own batch at least twice as large, though the gradient
-    says that it falls, and the training ends in NaN, or not better than it began; or, in three steps at least, five updates on the
-    same batch leave its loss higher than it was. A clone with a hundredth of the learning rate makes it fall. Or, in every step that was asked, the update raises the loss of its own batch, and
-    that loss is well above that of the best constant in two steps at least: the model is worse than one that ignores its inputs."""
+    """In every tested step, the update makes the loss of its own batch at least twice as large, although the gradient
+    predicts that it falls, and the training ends in NaN, or no better than it started; or, in at least three steps,
+    five updates on the same batch leave its loss higher than before. A clone with a hundredth of the learning rate
+    makes it fall. Or, in every tested step, the update raises the loss of its own batch, and that loss is well above
+    that of the best constant in at least two steps: the model is worse than one that ignores its inputs.
+    """
     told = [a for a in answers(case, "own-batch") if a.numbers.get("before", 0.0) > 0]
     losses = [value for _, value in case.series("loss")]
     better = [a for a in told if a.numbers.get("at 0.01", 1e300) < a.numbers["before"]]
@@ -49,7 +51,7 @@ def too_far(case: Case) -> list[Finding]:
             f"Each step goes too far: at a learning rate of {first.get('lr', 0):g}, {'a few steps take' if worse else 'it takes'} the loss "
             f"of its own batch from {first['before']:.3g} to {first.get('at 1' if worse else 'after', float('inf')):.3g}; at a hundredth, "
             f"a few steps take it to {first['at 0.01']:.3g}",
-            "Lower the learning rate tenfold to a hundredfold.",
+            "Lower the learning rate by a factor of 10 to 100.",
             step=better[0].step,
             site="lr",
             source=better[0].line,
@@ -66,8 +68,10 @@ def too_far(case: Case) -> list[Finding]:
     explains=("nan-origin", "nonfinite", "watchpoint", "exception", "value-not-finite"),
 )
 def replaces_weights(case: Case) -> list[Finding]:
-    """A loss that is not finite in one of the first steps, and weights that are nothing but the first update: after one step of Adam, or another optimizer
-    whose step is about the learning rate, most of them have the size of that rate, ten times what such weights begin with or more."""
+    """The loss becomes non-finite in one of the first steps, and the weights are nothing but the first update: after
+    one step of Adam, or another optimizer whose step is about the learning rate, most of them have the size of that
+    rate, at least ten times the size such weights start with.
+    """
     lost = next((step for step, value in case.series("loss") if not isfinite(value)), None)
     found = replaced(case, lost) if lost else None
     if found is None:
@@ -77,7 +81,7 @@ def replaces_weights(case: Case) -> list[Finding]:
         case.finding(
             f"The first step replaces the weights: at a learning rate of {rate:g} it makes {found[0]} about {found[1]:.0f} times as large, and the loss "
             f"is lost at step {lost}",
-            "Lower the learning rate a hundredfold or more: a step of this optimizer moves every weight by about that rate.",
+            "Lower the learning rate by a factor of 100 or more: a step of this optimizer moves every weight by about that rate.",
             site=f"{found[0]}:value",
             source=optimizer_line(case),
             evidence={
@@ -106,7 +110,7 @@ def _rises(case: Case, told: list[AnswerFact]) -> list[Finding]:
         case.finding(
             f"Each step goes too far: it takes the loss of its own batch from {last.numbers['before']:.3g} to {last.numbers.get('after', float('inf')):.3g}, and the loss is "
             f"{beside['loss']:.3g} where the best constant has {beside['constant']:.3g}",
-            "Lower the learning rate tenfold to a hundredfold.",
+            "Lower the learning rate by a factor of 10 to 100.",
             step=last.step,
             site="lr",
             source=last.line,
@@ -133,10 +137,13 @@ def _higher(answer: AnswerFact) -> bool:
     unless=("learning-rate-too-small", "learning-rate-collapses", "no-gradient"),
 )
 def far_too_small(case: Case) -> list[Finding]:
-    """The loss hardly falls in the whole training, or ends above that of a constant, or falls by less than a tenth while all steps together could not have moved any weight by a
-    few hundredths of its size, and nothing was loaded that is only to be adjusted; a clone learns its batch hardly at all at the training's rate, and many
-    times better at a hundredfold one, wherever that was tried at the full rate (or at all, where no rate of the training could move a weight): by a twentieth of the loss, or nearly a hundred times as much, as where
-    the loss is a straight line all the way."""
+    """The loss hardly falls in the whole training; or it ends above that of a constant; or it falls by less than a
+    tenth while all steps together could not have moved any weight by a few hundredths of its size, and nothing was
+    loaded that only needs fine-tuning. A clone learns its batch hardly at all at the training's rate, and many times
+    better at a hundred times that rate, wherever this was tried at the full rate (or at all, if no rate of the
+    training could move a weight): by a twentieth of the loss, or by nearly a hundred times as much, as when the loss
+    is a straight line all the way.
+    """
     rates = [value for _, value in case.series("lr/0")]
     losses = [value for _, value in case.series("loss") if isfinite(value)]
     told = [a for a in answers(case, "own-batch") if "at 100" in a.numbers and "at 1" in a.numbers]
@@ -162,7 +169,7 @@ def far_too_small(case: Case) -> list[Finding]:
         case.finding(
             f"A learning rate of {max(rates):g} is far too small: at {last.numbers['lr']:g}, {last.numbers.get('steps', 5):.0f} steps on one batch take its loss from "
             f"{last.numbers['before']:.4g} to {here:.4g}, and to {there:.4g} at a hundred times that rate",
-            "Raise it tenfold or a hundredfold.",
+            "Raise it by a factor of 10 or 100.",
             step=last.step,
             site="lr",
             source=last.line,

@@ -30,9 +30,11 @@ SOME = 0.75
             "view-instead-of-transpose", "softmax-over-wrong-dimension"),
 )  # fmt: skip
 def positions_unlearnt(case: Case) -> list[Finding]:
-    """In every late step that is asked, outputs can be given to other positions of the same sample without making the loss worse, though the model is handed something for each position and is compared
-    with something that differs from one to the next, and the program's text mixes, shifts or turns one of the two on its way and not the other: what belongs to which position is not
-    learnt. Where the text does nothing of that kind, targets may be noisy."""
+    """In every late step tested, outputs can be given to other positions of the same sample without raising the loss,
+    although the model gets something for each position and is compared with something that differs from one to the
+    next; and the program's text mixes, shifts or reverses one of the two on its way and not the other: the model does
+    not learn what belongs to which position. If the text does nothing of that kind, targets may be noisy.
+    """
     losses = [value for _, value in case.series("loss")]
     told = [a for a in answers(case, "nothing-learnt") if "within" in a.numbers]
     late = [a for a in told if a.step >= max(40, case.steps // 5)]
@@ -48,9 +50,9 @@ def positions_unlearnt(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            f"What belongs to which position is not learnt: in {len(late)} steps from {late[0].step} to {last.step}, outputs can be given to other positions of the same sample "
-            "without making the loss worse",
-            "Look whether the positions of inputs and targets belong together: this line does something to one of them that is not done to the other.",
+            f"The model does not learn what belongs to which position: in {len(late)} steps from {late[0].step} to {last.step}, outputs can be given to other positions of the same sample "
+            "without raising the loss",
+            "Check whether the positions of inputs and targets belong together: this line does something to one of them but not to the other.",
             step=last.step,
             site="loss:value",
             source=parting,
@@ -72,8 +74,10 @@ def positions_unlearnt(case: Case) -> list[Finding]:
             "targets-masked-to-one-value"),
 )  # fmt: skip
 def task_learns_nothing(case: Case) -> list[Finding]:
-    """The loss is a sum of several tasks. In every late step that is asked, the outputs of one of them can be given to other samples without making its term worse, and the term
-    is no better than with the best constant, while another task has learnt."""
+    """The loss is a sum of several tasks. In every late step tested, the outputs of one of them can be given to other
+    samples without raising its term, and the term is no better than with the best constant, while another task has
+    learned.
+    """
     told = [a for a in answers(case, "each-term") if a.part == "task" and a.step >= max(40, case.steps // 5)]
     if case.steps < 2 * FEWEST or not ended_by_itself(case):
         return []
@@ -95,7 +99,7 @@ def task_learns_nothing(case: Case) -> list[Finding]:
                 case.finding(
                     f"One task of several learns nothing: its term is {last.numbers['loss']:.3g} at step {last.step}, {last.numbers['constant']:.3g} for the best constant, and its outputs can be given to "
                     "other samples, while another task learns",
-                    "Look whether the targets of this term belong to the inputs: rows, order, column and scale.",
+                    "Check whether the targets of this term belong to the inputs: rows, order, column and scale.",
                     step=last.step,
                     site="loss:value",
                     source=last.line,
@@ -118,8 +122,11 @@ def task_learns_nothing(case: Case) -> list[Finding]:
     unless=("input-without-influence", "rows-of-other-samples", "fields-equal", "rows-never-change", "no-gradient"),
 )
 def input_of_other_samples(case: Case) -> list[Finding]:
-    """The training learns, but in every late step that is asked, one of several inputs can be given to other samples without making the loss worse, and the program's text takes, shifts or
-    shuffles that input otherwise than the targets or the other inputs. Where the text does nothing of that kind, the input may carry nothing, or is not learnt yet."""
+    """The training learns, but in every late step tested, one of several inputs can be given to other samples without
+    raising the loss, and the program's text selects, shifts or shuffles that input differently from the targets or
+    the other inputs. If the text does nothing of that kind, the input may carry no information, or may not be learned
+    yet.
+    """
     told = answers(case, "use")
     ratios = [
         a.numbers["loss"] / best_constant(a)
@@ -142,8 +149,8 @@ def input_of_other_samples(case: Case) -> list[Finding]:
             continue
         return [
             case.finding(
-                f"{name} has nothing to do with what is learnt: the loss is {last.numbers['loss']:.3g} at step {last.step}, and {last.numbers['with_others']:.3g} with {name} of other samples",
-                "Look whether it belongs to the same samples as the targets: this line does something to one of them that is not done to the other.",
+                f"{name} has nothing to do with what the model learns: the loss is {last.numbers['loss']:.3g} at step {last.step}, and {last.numbers['with_others']:.3g} with {name} of other samples",
+                "Check whether it belongs to the same samples as the targets: this line does something to one of them but not to the other.",
                 step=last.step,
                 site="loss:value",
                 source=last.line,

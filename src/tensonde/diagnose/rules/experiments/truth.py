@@ -10,9 +10,11 @@ from tensonde.model.finding import Finding
 
 @rule("gradient-of-own-function-wrong", severity="error", phase="backward", unless=("backward-ignores-gradient",))
 def own_function(case: Case) -> list[Finding]:
-    """The `backward` of an own `autograd.Function` gives something else than the derivative of what its `forward` computes, which was taken op by
-    op and confirmed by a difference quotient. Functions that round, choose or fire (straight-through estimators, surrogates) and those that give
-    their input as it is (reversed, scaled or clipped gradients) are not meant."""
+    """The `backward` of a custom `autograd.Function` does not return the derivative of what its `forward` computes.
+    The derivative was taken op by op and confirmed by a difference quotient. Functions that round, select or fire
+    (straight-through estimators, surrogates) and functions that return their input unchanged (to reverse, scale or
+    clip gradients) are not reported.
+    """
     return [
         case.finding(
             f"The backward of {answer.op} is wrong: along one direction it gives {answer.numbers['gradient']:.3g}, and the output "

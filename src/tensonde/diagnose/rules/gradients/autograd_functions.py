@@ -9,9 +9,10 @@ from tensonde.model.finding import Finding
 
 @rule("backward-ignores-gradient", severity="error", phase="backward")
 def ignores_gradient(case: Case) -> list[Finding]:
-    """The backward of an own `autograd.Function` reads none of the gradients that it is given, though the function stands
-    in the middle of the network (its output is no single value): what comes out has nothing to do with the loss. The last
-    function of all, which gives the loss itself, is given 1 and may leave it out."""
+    """The backward of a custom `autograd.Function` reads none of the gradients it receives, although the function is
+    in the middle of the network (its output is not a single value): its result has nothing to do with the loss. The
+    last function, which returns the loss itself, receives 1 and may ignore it.
+    """
     names = {fact.name: fact for fact in case.facts.careless_functions}
     trace = case.first
     for op in trace.ops if trace is not None and names else ():
@@ -19,7 +20,7 @@ def ignores_gradient(case: Case) -> list[Finding]:
             continue
         return [
             case.finding(
-                f"The backward of {op.op} does not use the gradient that it is given",
+                f"The backward of {op.op} does not use the gradient it gets",
                 "By the chain rule, return the gradient times the derivative: grad_output * derivative.",
                 site=f"{op.site}:grad_in",
                 op=op.op,

@@ -76,12 +76,12 @@ def _kind(op: OpRecord) -> str:
 
 @rule("gradient-all-zero", severity="error", phase="backward", unless=("float16-without-scaling",))
 def all_zero(case: Case) -> list[Finding]:
-    """Gradients arrive at weights but are exactly zero in every step from the first on, while the loss is not:
-    an op between them and the loss passes none on.
+    """Gradients arrive at weights but are exactly zero in every step from the first on, while the loss is not: an op
+    between them and the loss passes no gradient.
 
     Rounding and sign have no slope anywhere. A ReLU or a clamp has none where every value lies on its flat side, for
-    every sample: the units are dead from the start. The first step's trace shows which op it is; where there is none,
-    the module before which the gradient ends is named. Zero-initialised branches are not meant: they open
+    every sample: the units are dead from the start. The first step's trace shows which op it is; without one, the
+    finding names the module before which the gradient ends. Zero-initialized branches are not reported: they open
     after a step or two.
     """
     losses = [value for _, value in case.series("loss")]
@@ -118,9 +118,8 @@ def _blocked(case: Case, found: Block, zero: list[str], trained: list[str]) -> F
         {
             "flat": f"{name} has slope 0 everywhere: train on the value before it, and use {name} for predictions only "
             "(or a straight-through estimator).",
-            "off": "Start it on its open side: smaller or zero biases before it, normalised inputs; or use an activation "
-            "with a slope on both sides (LeakyReLU, GELU, Softplus).",
-            "zero": "What it is multiplied by is all zeros: look where that comes from.",
+            "off": "Start it on its active side: smaller or zero biases before it, normalized inputs; or use an activation with a slope on both sides (LeakyReLU, GELU, Softplus).",
+            "zero": "It is multiplied by zeros only: find out where they come from.",
         }[found.kind],
         site=f"{op.module}:out" if fact.library else f"{op.site}:out",
         op=op.op,
@@ -159,7 +158,7 @@ def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
         )
     if case.facts.leaf_loss is not None:
         return case.finding(
-            "The loss is made anew of plain numbers and depends on no parameter: nothing is trained",
+            "The loss is made from plain numbers and depends on no parameter: nothing is trained",
             "Keep the graph from the model's output to the loss: no .asnumpy(), .item() or new tensor on the way.",
             site="loss:value",
             source=case.facts.leaf_loss,
@@ -177,8 +176,7 @@ def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
             else "All gradients are exactly zero in every step: nothing is trained"
         ),
         (
-            "Use an activation that passes gradients on both sides here (Softplus, LeakyReLU, none), or start it on "
-            "its open side."
+            "Use an activation that passes gradients on both sides here (Softplus, LeakyReLU, none), or start it on its active side."
             if share == 1.0
             else "Look for an op there with no gradient: a dead ReLU, clamp, round, sign, a comparison."
         ),

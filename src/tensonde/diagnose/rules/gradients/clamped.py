@@ -20,12 +20,14 @@ DEAD = 0.04
 
 @rule("bounded-output-without-gradient", severity="warning", phase="backward")
 def bounded_output(case: Case) -> list[Finding]:
-    """What a linear layer gives is clamped (or rectified) and then compared with targets, and in step after step some of the
-    layer's biases get a gradient of exactly 0: these outputs lie outside of the bounds for all samples, where a bound has no
-    derivative, and nothing can bring them back. The targets are hardly ever at the bounds, so that these outputs are wrong.
+    """The output of a linear layer is clamped (or rectified) and then compared with targets, and in step after step
+    some of the layer's biases get a gradient of exactly 0. These outputs are outside the bounds for all samples,
+    where the derivative is 0, and nothing can bring them back. The targets are hardly ever at the bounds, so these
+    outputs are wrong.
 
-    Silent where targets do lie at the bounds (black pixels are right when they are 0), where the loss is weighted or masked, and
-    where outputs come back."""
+    Silent if targets are at the bounds (black pixels are right when they are 0), if the loss is weighted or masked,
+    or if outputs come back.
+    """
     for trace, loss in case.trained_ops():
         if loss.op not in _DISTANCES or len(loss.inputs) != 2 or loss.arguments.get("reduction") not in ("mean", "sum"):
             continue
@@ -50,7 +52,7 @@ def bounded_output(case: Case) -> list[Finding]:
                     f"{op.op} before {loss.op} keeps {last['zero']} of {last['count']} outputs of {layer.module or layer.site} "
                     "outside of its bounds: they get no gradient"
                 ),
-                "Use sigmoid (or no bound) in training, and clamp only what is shown or saved.",
+                "Use sigmoid (or no bound) in training, and clamp only for display or saving.",
                 step=rows[0]["step"],
                 at=op,
                 evidence={

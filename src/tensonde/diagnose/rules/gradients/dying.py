@@ -22,12 +22,13 @@ SHARE = 0.25
 
 @rule("units-dead", severity="error", phase="forward", unless=("gradient-all-zero",))
 def dead(case: Case) -> list[Finding]:
-    """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
-    before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
+    """A ReLU gave 0 for every unit and sample whenever it was observed, while the loss is not 0: the layers before it
+    cannot learn any more. Sparse is not dead: one active unit, once, is enough for silence.
 
-    Modules are not looked at in every step, but gradients are: where those of all weights before a ReLU were something and are
-    exactly 0 from some step to the end, while weights after it still get some, its units are dead as well. Alive at first and
-    dead later means that a step was too long, so the line is the optimizer's. Losses that end in a ReLU (hinge, triplet) have no weight after it.
+    Modules are not observed in every step, but gradients are: if the gradients of all weights before a ReLU were
+    nonzero and are exactly 0 from some step to the end, while weights after it still get some, its units are dead as
+    well. Alive at first and dead later means that a step was too long, so the line is the optimizer's. Losses that
+    end in a ReLU (hinge, triplet) have no weight after it.
     """
     losses = [value for _, value in case.series("loss")]
     if case.steps < 10 or not losses or not all(map(isfinite, losses)):
@@ -42,8 +43,7 @@ def dead(case: Case) -> list[Finding]:
         case.finding(
             f"All units of {some(names)} ({kind}) are dead from step {since} on",
             (
-                "Lower the learning rate, or warm it up, and look at the bias before it; LeakyReLU, GELU or a normalisation "
-                "before it keep units alive."
+                "Lower the learning rate, or warm it up, and check the bias before it; LeakyReLU, GELU or a normalization before it keep units alive."
             ),
             step=since,
             site=f"{names[0]}:out",

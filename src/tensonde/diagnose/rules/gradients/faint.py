@@ -28,14 +28,16 @@ GROWS, HIGH, ORDINARY = 3.0, 10.0, 10.0
 
 @rule("weights-begin-out-of-scale", severity="error", phase="forward")
 def out_of_scale(case: Case) -> list[Finding]:
-    """At the first step, layer after layer gives a small part of what it is given, until the outputs hardly depend on the
-    inputs; gradients shrink likewise on their way back, and the loss stays where it was through the whole training. Weights
-    drawn with one small deviation for all layers do that (`normal_(std=0.01)`): it has to go by the number of inputs.
+    """At the first step, the output of each layer is a small part of its input, until the outputs hardly depend on
+    the inputs; gradients shrink likewise on their way back, and the loss does not change through the whole training.
+    The cause is weights drawn with one small deviation for all layers (`normal_(std=0.01)`): the deviation has to
+    depend on the number of inputs.
 
-    With a normalisation on the way, the size of weights does no harm. Where the loss falls, it did none either.
+    With a normalization on the way, the size of weights does no harm. If the loss falls, it did none either.
 
-    Or layer after layer gives several times what it is given, as weights drawn with a deviation of 1 do (`normal_()`), and the first loss shows it: the
-    cross-entropy is many times log(classes), though the inputs are of ordinary size.
+    Or the output of each layer is several times its input, as with weights drawn with a deviation of 1 (`normal_()`),
+    and the first loss shows it: the cross-entropy is many times log(classes), although the inputs are of ordinary
+    size.
     """
     return _too_small(case) or _too_large(case)
 
@@ -58,9 +60,8 @@ def _too_large(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            f"{some(name for name, _ in large)} begin too large: each gives {min(g for _, g in large):.2g} times what it is given and more, and the first loss "
-            f"is {first_loss:.3g} instead of about {log(classes):.2g}",
-            "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
+            f"{some(name for name, _ in large)} start too large: each outputs {min(g for _, g in large):.2g} times its input or more, and the first loss is {first_loss:.3g} instead of about {log(classes):.2g}",
+            "Initialize according to the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
             severity="warning",
             site=f"{chosen[0].owner}:out",
             source=chosen[0].filled,
@@ -95,10 +96,9 @@ def _too_small(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"The signal fades from layer to layer: {len(small)} of {len(layers)} layers ({some(n for n, _ in small)}) begin too "
-                "small, and the loss does not fall"
+                f"The signal fades from layer to layer: {len(small)} of {len(layers)} layers ({some(n for n, _ in small)}) start too small, and the loss does not fall"
             ),
-            "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
+            "Initialize according to the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
             site=f"{facts[0].owner}:out",
             source=facts[0].filled or facts[0].made,
             evidence={
@@ -125,10 +125,10 @@ def _size(fact: TensorFact) -> float:
 
 @rule("inputs-scaled-away", severity="error", phase="data")
 def scaled_away(case: Case) -> list[Finding]:
-    """The first layer is given inputs that are hundreds of times smaller than layers are made for, in every batch that was looked
-    at, and no normalisation follows. The program divides by a constant that explains it: what is left reaches just up to 1
-    divided by that number (1/255), so it was scaled to 1 before. Less exact a match counts where the loss stays where it was. The model may
-    divide its inputs itself.
+    """The first layer gets inputs that are hundreds of times smaller than layers are made for, in every batch
+    examined, and no normalization follows. The program divides by a constant that explains it: the largest value is
+    just 1 divided by that number (1/255), so the data had been scaled to 1 before. A less exact match counts if the
+    loss stays where it was. The model may divide its inputs itself.
     """
     trace = case.first
     rows = [row for row in case.facts.batches.inputs if len(row.shape) >= 2]
@@ -149,7 +149,7 @@ def scaled_away(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"Inputs of {layer.module or rows[0].root} reach {most:.2g}, which is 1/{by:g}: they are divided by {by:g} twice",
-            f"Divide by {by:g} in one place only (ToTensor and the like do it as well).",
+            f"Divide by {by:g} in one place only (ToTensor and similar transforms also do it).",
             severity="error" if still else "warning",
             site=f"{layer.module or rows[0].root}:in",
             source=inside.source if inside is not None else _second(case, scalings),

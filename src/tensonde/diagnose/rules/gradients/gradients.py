@@ -44,15 +44,16 @@ def _used(case: Case, name: str, fact: ParameterFact) -> bool:
 
 @rule("no-gradient", severity="error", phase="backward")
 def no_gradient(case: Case) -> list[Finding]:
-    """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut
-    behind it.
+    """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut behind
+    it.
 
-    The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
-    block without gradients, reentrant checkpointing of inputs that need none, or an op that gives indices or truth
-    values on the way to the loss (`argmax`, a comparison), which have no gradient; or what they give is not used by anything.
-    Parts that were not called at all (experts without tokens) are not meant, nor a bias of a layer that learns: a loss of
-    derivatives (forces from an energy) does not depend on the last one. A part of a library's model whose output
-    nobody uses (BERT's pooler, with a loss on the last hidden state) is no mistake of the program: it is information.
+    The finding names the cut if the first step showed one that has these parameters behind it: `detach()`, `.data`, a
+    block without gradients, reentrant checkpointing of inputs that need none, or an op on the way to the loss that
+    returns indices or booleans (`argmax`, a comparison), which have no gradient; or nothing uses their result. Parts
+    that were not called at all (experts without tokens) are not reported, nor is a bias of a layer that learns: a
+    loss of derivatives (forces from an energy) does not depend on the last one. If nobody uses the output of a part
+    of a library's model (BERT's pooler, with a loss on the last hidden state), that is not the program's mistake: it
+    is information.
     """
     names = _without_gradient(case)
     if not names:
@@ -62,14 +63,14 @@ def no_gradient(case: Case) -> list[Finding]:
     within = common(names)
     blocked = [(owner, facts.without_grad[owner]) for owner in owners if owner in facts.without_grad]
     cut = _cut(case.first, names)
-    advice, source, why, kind = "Find where the graph between these and the loss is cut.", None, "", "cut"
+    advice, source, why, kind = "Find where the graph is cut between these and the loss.", None, "", "cut"
     optimizer = facts.optimizers[case.facts.parameters[names[0]].optimizers[0]]
     site = f"{owners[0]}:out"
     if blocked:
         kind, source = blocked[0][1].kind, blocked[0][1].line
         if kind == "no_grad":
             why = " because it runs without gradients (no_grad)"
-            advice = "Take it out of the no_grad block; if it is frozen on purpose, leave it out of the optimizer."
+            advice = "Move it out of the no_grad block; if it is frozen on purpose, leave it out of the optimizer."
         else:
             why = ": reentrant checkpointing of inputs that do not require a gradient"
             advice = "Use checkpoint(..., use_reentrant=False), or make the inputs require a gradient."
@@ -79,24 +80,24 @@ def no_gradient(case: Case) -> list[Finding]:
             f": {kind}{' in ' + cut.module if cut.module else ''} gives {cut.outputs[0].dtype} values, without gradient"
         )
         advice = (
-            f"Let a gradient around {kind}: a soft choice (softmax, gumbel_softmax), a straight-through estimator "
-            "(z + (chosen - z).detach()) or a term of the loss of its own."
+            f"Route a gradient around {kind}: a soft choice (softmax, gumbel_softmax), a straight-through estimator "
+            "(z + (chosen - z).detach()) or a separate loss term."
         )
     elif cut is not None:
         kind, source = cut.op, cut.source
         called = ".data" if kind == "data" else f"{kind}()"
         why = f": {called}{' in ' + cut.module if cut.module else ''} cuts the graph"
-        advice = f"Take {called} off the path to the loss; detach only the copy that is kept or printed."
+        advice = f"Take {called} away from the path to the loss; detach only the copy that is kept or printed."
     elif (end := _dead_end(case.first, names)) is not None:
         kind, source = "unused", end.source
-        why = f": nothing takes what {end.op}{where(end)} gives"
-        advice = "Use it on the way to the loss (is another variable used in its place?), or leave the layer out."
+        why = f": nothing uses the output of {end.op}{where(end)}"
+        advice = "Use it on the way to the loss (is another variable used instead?), or remove the layer."
     else:
         source = case.facts.parameters[names[0]].made or optimizer.made
     unused = not blocked and cut is None and all(_in_a_library(case, owner) for owner in owners)
     if unused:
         why = ": the loss does not use its output"
-        advice = "If that is not intended, use its output; else leave it out of the model or the optimizer."
+        advice = "If that is not intended, use its output; otherwise leave it out of the model or the optimizer."
     return [
         case.finding(
             f"{within or some(owners)} never gets a gradient{why}",
@@ -214,9 +215,10 @@ def _made_anew(trace: Trace | None) -> OpRecord | None:
 
 @rule("loss-without-graph", severity="error", phase="backward")
 def loss_without_graph(case: Case) -> list[Finding]:
-    """Backward passes run and the optimizer steps, but no parameter of it ever gets a gradient: the loss was cut
-    off from the model, as by making a new tensor from its value. The finding names the op that cuts the graph, or that makes
-    the loss anew of plain numbers (`torch.tensor(...)`), wherever in the program that is.
+    """Backward passes run and the optimizer steps, but none of its parameters ever gets a gradient: the loss was cut
+    off from the model, for example by making a new tensor from its value. The finding names the op that cuts the
+    graph, or the op that makes the loss anew from plain numbers (`torch.tensor(...)`), wherever in the program that
+    is.
     """
     sequence = case.facts.sequence
     if sequence.backwards < 3 or _without_gradient(case):
@@ -264,11 +266,12 @@ def loss_without_graph(case: Case) -> list[Finding]:
 
 @rule("gradients-discarded", severity="error", explains=("last-pass-only",))
 def discarded(case: Case) -> list[Finding]:
-    """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared unused.
+    """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared
+    unused.
 
-    The weights did not change in between (so it is no two-step method such as SAM), no optimizer took a step,
-    and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs). Where the step stands
-    behind the loop of the backward passes, it is the step that is out of place; else the clearing.
+    The weights did not change in between (so it is not a two-step method such as SAM), no optimizer took a step, and
+    the loss has no other leaves that require a gradient (so it is not an attack or saliency on inputs). If the step
+    comes after the loop of the backward passes, the step is misplaced; otherwise the clearing.
 
     Or the backward pass left gradients, and when the optimizer steps they are gone: they are cleared between the two.
     """
@@ -310,7 +313,7 @@ def _stepped_late(case: Case, optimizer: OptimizerFact, passes: int, wasted: int
             f"{optimizer.type} steps once after the loop of {passes} backward passes, and {wasted} of their gradients "
             "are cleared before"
         ),
-        "Call step() inside of the loop, after each backward().",
+        "Call step() inside the loop, after each backward().",
         phase="optimizer",
         source=optimizer.step_line,
         evidence={
@@ -325,15 +328,15 @@ def _stepped_late(case: Case, optimizer: OptimizerFact, passes: int, wasted: int
 
 @rule("gradients-never-cleared", severity="error", phase="backward")
 def never_cleared(case: Case) -> list[Finding]:
-    """Gradients of one optimizer step, or of one update that the script makes itself, are still there when the next
-    backward pass adds to them, in nearly every step, or in most of them, as where they are cleared once per epoch.
+    """Gradients of one optimizer step, or of one update by the script itself, are still there when the next backward
+    pass adds to them, in nearly every step, or in most steps, for example if they are cleared once per epoch.
     """
     found = []
     by_hand = case.facts.by_hand
     if _mostly(by_hand.uncleared, by_hand.looked_at):
         found.append(
             case.finding(
-                "Gradients are never cleared: every update of the parameters adds to those of all steps before",
+                "Gradients are never cleared: every backward pass adds to the gradients of all earlier steps",
                 "Call model.zero_grad() in every step, before backward().",
                 step=1,
                 source=backward_line(case) or by_hand.backward_line,

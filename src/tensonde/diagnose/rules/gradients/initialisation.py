@@ -17,11 +17,12 @@ from tensonde.model.trace import OpRecord
 
 @rule("symmetric-initialisation", severity="error")
 def symmetric(case: Case) -> list[Finding]:
-    """All units of a layer begin with the same weights and stay alike: they compute the same and get the same gradient.
+    """All units of a layer start with the same weights and stay alike: they compute the same and get the same
+    gradient.
 
-    A zero-initialised last layer or LoRA matrix begins alike as well, but its units part at the first steps,
-    because their gradients differ. Only what has moved and not parted counts, or what is all zero and gets a zero
-    gradient for ever.
+    A zero-initialized last layer or LoRA matrix also starts alike, but its units diverge at the first steps, because
+    their gradients differ. A layer counts only if it has moved without diverging, or if it is all zero and always
+    gets a zero gradient.
     """
     hit = []
     for name, fact in case.facts.parameters.items():
@@ -40,9 +41,9 @@ def symmetric(case: Case) -> list[Finding]:
     alike = fact.alike or Alike()
     return [
         case.finding(
-            f"All units of {fact.owner} ({fact.owner_type}) begin equal and stay equal: constant initialisation",
+            f"All units of {fact.owner} ({fact.owner_type}) start equal and stay equal: constant initialization",
             (
-                "Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
+                "Initialize weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
                 "only for biases and norms."
             ),
             site=f"{name}:value",
@@ -60,12 +61,12 @@ def symmetric(case: Case) -> list[Finding]:
 
 @rule("activation-saturated", severity="warning", phase="forward")
 def saturated(case: Case) -> list[Finding]:
-    """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch,
-    is a small part of what it can be, so what lies before it gets next to no gradient.
+    """A sigmoid or tanh is saturated at the very first step and still later: its slope, averaged over the batch, is a
+    small part of its maximum, so the layers before it get almost no gradient.
 
     The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 -
-    mean² - var. Of a function that is called (torch.tanh), the first step tells; a sigmoid must then be
-    saturated on both sides, because a gate may well begin shut.
+    mean² - var. For a function call (torch.tanh), the first step decides; a sigmoid must then be saturated on both
+    sides, because a gate may well start closed.
     """
     found = []
     for name, module in case.facts.modules.items():
@@ -86,9 +87,9 @@ def saturated(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"{some([n for n, *_ in found])} ({module.type}) is saturated from the first step{cause}",
-            "Normalise the inputs (subtract the mean, divide by the standard deviation)."
+            "Normalize the inputs (subtract the mean, divide by the standard deviation)."
             if inputs
-            else "Start with smaller weights before it, normalise its input, or use another activation.",
+            else "Start with smaller weights before it, normalize its input, or use another activation.",
             site=f"{name}:out",
             source=module.made,
             evidence={
@@ -125,9 +126,9 @@ def _called_saturated(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{name} after {weights[0].owner} is saturated from the first step: {slope / most:.1%} of its slope is left",
-                "Normalise the inputs (subtract the mean, divide by the standard deviation)."
+                "Normalize the inputs (subtract the mean, divide by the standard deviation)."
                 if given > 20 and not filled
-                else "Start with smaller weights before it (xavier_uniform_), or normalise its input.",
+                else "Start with smaller weights before it (xavier_uniform_), or normalize its input.",
                 site=f"{weights[0].owner}:out",
                 op=op.op,
                 source=filled or op.source,
@@ -140,13 +141,14 @@ def _called_saturated(case: Case) -> list[Finding]:
 
 @rule("inputs-not-normalised", severity="warning", phase="forward", unless=("activation-saturated",))
 def not_normalised(case: Case) -> list[Finding]:
-    """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
-    an untrained model is about log(classes), and here it is several times that.
+    """Inputs are far from the scale that layers are initialized for, and the first loss shows it: the cross-entropy
+    of an untrained model is about log(classes), and here it is several times that.
 
-    Or one column of a table is thousands of times larger than the others, and goes into a linear layer as it is: the layer's output is that column, and
-    the learning rate that it bears is too small for all the rest. Or the widest column is about as wide as layers are made for, and most of the
-    others hardly vary (a hundredth of it): the whole table was scaled by one number, instead of each column by its own, and what the others say is lost. A
-    normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
+    Or one column of a table is thousands of times larger than the others and goes into a linear layer unscaled: the
+    layer's output is that column, and the learning rate it tolerates is too small for all the others. Or the widest
+    column is about as wide as layers are made for, and most of the others hardly vary (a hundredth of it): the whole
+    table was scaled by one number instead of each column by its own, and the information of the others is lost. A
+    normalization before the layer, or as the first layer, makes this harmless; then the rule is silent.
     """
     return _all_inputs(case) or _columns(case)
 
@@ -172,7 +174,7 @@ def _all_inputs(case: Case) -> list[Finding]:
                             f"Inputs of {row.root} reach {row.absmax:g}: the first loss is {losses[0][1]:.3g} "
                             f"instead of about {usual:.2g}"
                         ),
-                        "Normalise the inputs (subtract the mean, divide by the standard deviation).",
+                        "Normalize the inputs (subtract the mean, divide by the standard deviation).",
                         site=f"{row.root}:in",
                         source=_made(case) or op.source,
                         evidence={
@@ -205,7 +207,7 @@ def _columns(case: Case) -> list[Finding]:
                 f"Feature {column.index} of the input of {row.root} reaches {column.absmax:g}, the others "
                 f"about {column.usual:.3g}"
             ),
-            "Standardise each feature (subtract its mean, divide by its standard deviation).",
+            "Standardize each feature (subtract its mean, divide by its standard deviation).",
             site=f"{op.module or row.root}:in",
             source=_made(case) or case.facts.batches.call_line or op.source,
             evidence={"feature": column.index, "absmax": column.absmax, "others": column.usual},
@@ -216,8 +218,8 @@ def _columns(case: Case) -> list[Finding]:
 
 def _hardly_vary(case: Case, op: OpRecord, row: InputFact, column: Feature) -> Finding:
     return case.finding(
-        f"Most features of the input of {row.root} hardly vary (deviation {column.usual_spread:.2g}) beside feature {column.widest} ({column.spread:.2g})",
-        "Standardise each feature by its own mean and deviation (mean(axis=0), std(axis=0)), not the whole table by one.",
+        f"Most features of the input of {row.root} hardly vary (standard deviation {column.usual_spread:.2g}) compared with feature {column.widest} ({column.spread:.2g})",
+        "Standardize each feature by its own mean and standard deviation (mean(axis=0), std(axis=0)), not the whole table by one.",
         site=f"{op.module or row.root}:in",
         source=_made(case) or case.facts.batches.call_line or op.source,
         evidence={"feature": column.widest, "spread": column.spread, "usual_spread": column.usual_spread},

@@ -22,12 +22,12 @@ _MODULES = modules(Trait.ACTIVATION)
 
 @rule("no-activation-between-layers", severity="error", phase="forward")
 def no_activation(case: Case) -> list[Finding]:
-    """Two layers follow each other directly, which together are one linear map, although the program has an activation for
-    them: the module that calls the two holds one that is never called in the whole training, or it is called between them and
-    what it gives is thrown away (`F.relu(x)` on a line of its own).
+    """Two layers follow each other directly and together are one linear map, although the program has an activation
+    for them: the module that calls the two holds one that is never called in the whole training, or it is called
+    between them and its result is thrown away (`F.relu(x)` on a line of its own).
 
-    Layers in a row alone are no sign: low-rank pairs, projections and linear models are written so on purpose. So a pair
-    with a narrow middle is left alone, and so is a module without an unused activation of its own.
+    Consecutive layers alone are no sign: low-rank pairs, projections and linear models are written this way on
+    purpose. So the rule ignores a pair with a narrow middle, and a module without an unused activation of its own.
     """
     trace = case.first
     if trace is None or not case.steps:
@@ -68,7 +68,7 @@ def _never_called(case: Case, pairs: list[tuple[OpRecord, OpRecord]]) -> list[Fi
                         f"{some(layers, 4)} follow each other without a non-linearity: {some(unused, 2)} "
                         f"({modules[unused[0]].type}) is never called"
                     ),
-                    f"Call {unused[0]} on the output of each layer but the last: in a row, layers are one linear map.",
+                    f"Call {unused[0]} on the output of each layer except the last: without it, consecutive layers are one linear map.",
                     site=f"{before.module}:out",
                     op=before.op,
                     source=before.source,
@@ -99,7 +99,7 @@ def _thrown_away(case: Case, trace: Trace) -> list[Finding]:
         if layer is not None and layer.op in _LAYERS and users:
             return [
                 case.finding(
-                    f"What {op.op} gives is thrown away: {users[0].module or users[0].op} is given what came before it",
+                    f"The output of {op.op} is thrown away: {users[0].module or users[0].op} gets the value from before",
                     f"Keep it: x = {op.source.code}",
                     at=op,
                     evidence={"layer_before": layer.module, "layer_after": users[0].module},

@@ -20,12 +20,12 @@ CHAIN = 4
 
 @rule("gradient-vanishes", severity="error", phase="backward")
 def vanishes(case: Case) -> list[Finding]:
-    """Layer by layer towards the input, gradients get smaller by a factor at every sigmoid or tanh (a sigmoid passes on a
-    quarter at most), until those of the first layers are a hundred thousand times smaller than the largest, in step after
-    step. The weights of the first layers do not move, and the loss does not fall.
+    """Layer by layer towards the input, gradients shrink by a factor at every sigmoid or tanh (a sigmoid passes on at
+    most a quarter), until those of the first layers are a hundred thousand times smaller than the largest, in step
+    after step. The weights of the first layers do not move, and the loss does not fall.
 
-    All of it must be so: layers that begin at zero, frozen ones and warm-ups have a small gradient without that pattern, and
-    where the loss falls, depth does no harm.
+    All of this must hold: layers that start at zero, frozen layers and warm-ups have a small gradient without that
+    pattern, and if the loss falls, depth does no harm.
     """
     trace = case.first
     if trace is None or trace.loss is None or not stuck([value for _, value in case.series("loss")]):
@@ -52,10 +52,10 @@ def vanishes(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"Gradients vanish on their way through {len(between)} times {act.op.rstrip('_')}: that of {first[1]} is "
+                f"Gradients vanish on the way through {len(between)} times {act.op.rstrip('_')}: that of {first[1]} is "
                 f"{first[2] / last[2]:.0e} of that of {last[1]}, and the loss does not fall"
             ),
-            "Use ReLU or GELU between the layers, a normalisation before each activation, or residual connections.",
+            "Use ReLU or GELU between the layers, a normalization before each activation, or residual connections.",
             site=f"{act.module}:out" if fact.library else f"{act.site}:out",
             op=act.op,
             source=(fact.made if fact.library else None) or act.source,

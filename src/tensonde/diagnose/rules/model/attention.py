@@ -22,12 +22,14 @@ SPREAD = 4.0
 
 @rule("attention-not-scaled", severity="warning", phase="forward")
 def not_scaled(case: Case) -> list[Finding]:
-    """The weights of a dot-product attention are nearly one-hot in the very first step: the scores, a product of two computed
-    matrices, go into softmax as they are, with a spread that grows as the square root of the number of features. Softmax is
-    saturated, so that queries and keys get next to no gradient, and learning starts slowly or not at all.
+    """The weights of a dot-product attention are nearly one-hot in the very first step. The scores, a product of two
+    computed matrices, go into softmax unscaled, with a spread that grows as the square root of the number of
+    features. The softmax is saturated, so queries and keys get almost no gradient, and learning starts slowly or not
+    at all.
 
-    Told only where division by the square root would bring the scores to an ordinary spread. Scores that are scaled, made of normalised vectors
-    or of weights that were loaded are not meant."""
+    Reported only if division by the square root would bring the scores to an ordinary spread. Scores that are scaled,
+    or made from normalized vectors or loaded weights, are not reported.
+    """
     trace = case.first
     if trace is None or trace.step > 0 or any(known.loaded for known in case.facts.parameters.values()):
         return []

@@ -12,13 +12,14 @@ from tensonde.model.site import SourceLine
 
 @rule("compiled-result-differs", severity="error")
 def departures(case: Case) -> list[Finding]:
-    """The first call of every compiled graph (and every call in steps of --verify-steps, and whatever `verify` in the debugger is
-    asked for) is also made node by node, and both results are compared. Where they part by
-    far more than rounding explains (1 % of the norm in float32), the compiler is wrong about the named node: the graph was
-    compiled up to each node in turn, and this is the first one that departs. Results are what the graph returns, what it keeps for
-    the backward pass and what it writes to its inputs, such as buffers. A backend that rewrites the graph of forward and backward
-    together before it compiles (inductor) is held against the graph as it was before that, too. The training then learns on other values than
-    the program says. Compilers reorder sums and use other approximations; that stays orders of magnitude below.
+    """The first call of every compiled graph (and every call in steps of --verify-steps, and whatever `verify` in the
+    debugger asks for) also runs node by node, and the two results are compared. If they differ by far more than
+    rounding explains (1 % of the norm in float32), the compiler is wrong about the named node: the graph was compiled
+    up to each node in turn, and this is the first one that departs. Results are what the graph returns, what it keeps
+    for the backward pass and what it writes to its inputs, such as buffers. A backend that rewrites the graph of
+    forward and backward together before it compiles (inductor) is also compared with the graph from before that. The
+    training then learns from other values than the program says. Compilers reorder sums and use other approximations;
+    their effect is orders of magnitude smaller.
     """
     found = [event for event in case.events if event.get("kind") == "compiled_departs"]
     if not found:
@@ -36,7 +37,7 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
     line = SourceLine(**source) if source else None
     where = f" in {module}" if module else ""
     return case.finding(
-        f"torch.compile ({backend}) computes {op}{where} wrongly: its result is not that of the same graph run uncompiled",
+        f"torch.compile ({backend}) computes {op}{where} wrongly: its result differs from the same graph run uncompiled",
         (
             f"Up to this node the graph gives the same compiled and uncompiled: it is {backend}, not the model. "
             f"Write {f'{line.code!r}' if line else 'the operation'} in another way (without changing a tensor in place that is still "
@@ -67,9 +68,10 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
 
 @rule("input-overwritten-before-backward", severity="error", phase="backward")
 def overwritten(case: Case) -> list[Finding]:
-    """A compiled graph keeps one of its inputs for the backward pass, and before that somebody has written to it (a buffer
-    that is filled with the next batch too early): gradients are computed from values that the forward pass has not seen. In
-    eager mode this raises an error; compiled code may go on without one. Told by the input's version counter.
+    """A compiled graph keeps one of its inputs for the backward pass, and before the backward pass somebody writes to
+    it (a buffer that is filled with the next batch too early): gradients are computed from values that the forward
+    pass has not seen. In eager mode this raises an error; compiled code may continue silently. The input's version
+    counter shows it.
     """
     found = next((event for event in case.events if event.get("kind") == "compiled_input_overwritten"), None)
     if found is None:
@@ -77,8 +79,8 @@ def overwritten(case: Case) -> list[Finding]:
     name = found.get("variable") or "An input"
     return [
         case.finding(
-            f"{name} is written to between forward and backward: the compiled gradient ({found['backend']}) is computed from other values",
-            "Write to it after backward(), or give the model a copy of it (clone()).",
+            f"{name} is changed between forward and backward: the compiled gradient ({found['backend']}) is computed from other values",
+            "Change it after backward(), or give the model a copy (clone()).",
             step=int(found["step"]),
             source=SourceLine(**found["place"]) if found.get("place") else None,
             evidence={"variable": found.get("variable"), "shape": found["shape"]},
@@ -89,9 +91,9 @@ def overwritten(case: Case) -> list[Finding]:
 
 @rule("hook-after-compiling", severity="error", phase="forward")
 def late_hooks(case: Case) -> list[Finding]:
-    """A forward hook was put on a module after the code that calls it had been compiled, and nothing was compiled since: the
-    compiled code never calls the hook. Not meant are hooks that are there before the first compiled call, and those after
-    which the model is compiled again.
+    """A forward hook was put on a module after the code that calls it was compiled, and nothing was compiled since:
+    the compiled code never calls the hook. Hooks from before the first compiled call, and hooks after which the model
+    is compiled again, are not reported.
     """
     compiled = max((event["region"] for event in case.events if event.get("kind") == "graph_compiled"), default=-1)
     late = [
@@ -104,7 +106,7 @@ def late_hooks(case: Case) -> list[Finding]:
             f"The hook {event['hook']} on {event['module'] or event['type']} is never called: its code was already compiled",
             (
                 "Register hooks before the first call of the compiled model, or call torch.compiler.reset() after it "
-                "(torch._dynamo.config.skip_nnmodule_hook_guards = False has hooks noticed, at a cost)."
+                "(torch._dynamo.config.skip_nnmodule_hook_guards = False makes torch notice hooks, at a cost)."
             ),
             step=int(event["step"]),
             site=f"{event['module']}:out" if event["module"] else None,
@@ -126,10 +128,10 @@ LIMIT = 8
 
 @rule("compiled-again-and-again", severity="warning", phase="forward")
 def again_and_again(case: Case) -> list[Finding]:
-    """The same code was compiled anew so often that torch gave up on it (`recompile_limit`, 8 by default): each time something
-    that it had taken for constant was another, such as a length with `dynamic=False`, or a number that counts up. The training
-    stands still while it compiles, and runs uncompiled from then on. A few versions (training and evaluation, a smaller last batch)
-    are usual; torch takes a size that changes for variable by itself, unless it was told not to.
+    """The same code was recompiled so often that torch gave up on it (`recompile_limit`, 8 by default). Each time,
+    something that it had assumed constant was different, such as a length with `dynamic=False`, or a number that
+    counts up. The training stalls while it compiles, and runs uncompiled from then on. A few versions (training and
+    evaluation, a smaller last batch) are usual; torch makes a changing size dynamic by itself, unless told not to.
     """
     reasons: dict[str, list[dict[str, Any]]] = {}
     for event in case.events:
@@ -145,7 +147,7 @@ def again_and_again(case: Case) -> list[Finding]:
     line = SourceLine(str(last["file"]), int(last["line"]), "") if last.get("line") else None
     return [
         case.finding(
-            f"{last.get('function') or 'A function'} was compiled {len(events)} times over: {why}",
+            f"{last.get('function') or 'A function'} was compiled {len(events)} times: {why}",
             (
                 "A size that changes: torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic on the input; a "
                 "Python number that changes: make it a tensor, or keep it out of the compiled function."

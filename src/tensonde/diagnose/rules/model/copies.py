@@ -17,12 +17,15 @@ FOLLOWED = 0.05
 
 @rule("average-does-not-follow", severity="error")
 def does_not_follow(case: Case) -> list[Finding]:
-    """A copy of the trained model is evaluated again and again, the trained weights change and the copy does not, not by a
-    bit: what is evaluated is the model as it was when it was copied. The program has a line that averages parameters, so the copy
-    was meant to follow; without one it may be a reference. A copy that takes part in every step (a teacher) is not meant. One
-    evaluation is enough where the copy is what the training began with, bit for bit, and the trained weights have changed.
+    """A copy of the trained model is evaluated again and again. The trained weights change, but the copy does not,
+    not by a bit: the evaluation uses the model as it was when it was copied. The program has a line that averages
+    parameters, so the copy was meant to follow; without such a line it may be a reference. A copy that takes part in
+    every step (a teacher) is not reported. One evaluation is enough if the copy equals the training's initial weights
+    bit for bit, and the trained weights have changed.
 
-    Or it changes, and has hardly come nearer to the trained weights: a moving average whose decay is made for a far longer training."""
+    Or the copy changes but has hardly come nearer to the trained weights: a moving average whose decay is made for a
+    far longer training.
+    """
     return _never_changes(case) or _hardly_follows(case)
 
 
@@ -36,10 +39,10 @@ def _never_changes(case: Case) -> list[Finding]:
             return [
                 case.finding(
                     f"The {copy.type} that is evaluated is a copy that never changes, while the trained weights do"
-                    + (": its average is computed and not kept" if lost else ""),
+                    + (": its average is computed but not stored" if lost else ""),
                     "Write the average into the copy: mul_, add_ and lerp_ do, mul, add and lerp give a new tensor."
                     if lost
-                    else "Update the copy after each optimizer step (a moving average), or evaluate the model that is trained.",
+                    else "Update the copy after each optimizer step (a moving average), or evaluate the trained model.",
                     step=copy.last,
                     site=copy.type,
                     source=copy.update_line if lost else copy.line,
@@ -58,8 +61,7 @@ def _hardly_follows(case: Case) -> list[Finding]:
         if -FOLLOWED < followed < FOLLOWED:
             return [
                 case.finding(
-                    f"The averaged {copy.type} that is evaluated has gone {max(followed, 0):.1%} of the way to the trained weights "
-                    f"in {copy.last} steps",
+                    f"The averaged {copy.type} that is evaluated has covered {max(followed, 0):.1%} of the distance to the trained weights in {copy.last} steps",
                     "Lower the decay: 1 / (1 - decay) should be a small part of the number of steps.",
                     severity="warning",
                     step=copy.last,
@@ -74,14 +76,15 @@ def _hardly_follows(case: Case) -> list[Finding]:
 
 @rule("trained-weights-loaded-over", severity="error", phase="optimizer")
 def loaded_over(case: Case) -> list[Finding]:
-    """The same state is loaded again and again into a module that an optimizer trains: each time all that was learnt since
-    the last time is lost, as when a target network is copied the wrong way round."""
+    """The same state is loaded again and again into a module that an optimizer trains: each time, everything learned
+    since the last time is lost, for example because a target network is copied the wrong way round.
+    """
     for load in case.facts.loaded_over:
         if load.times >= 3 and load.same >= load.times - 1 and len(set(load.steps)) >= 3:
             return [
                 case.finding(
-                    f"The trained {load.type} is set back to the same weights {load.times} times: what was learnt since is lost",
-                    "Load the other way round: the copy from the trained module.",
+                    f"The trained {load.type} is set back to the same weights {load.times} times: everything learned since is lost",
+                    "Load in the other direction: the copy from the trained module.",
                     step=load.steps[0],
                     site=load.type,
                     source=load.line,
@@ -94,18 +97,20 @@ def loaded_over(case: Case) -> list[Finding]:
 
 @rule("initial-weights-evaluated", severity="error", phase="forward", unless=("trained-weights-loaded-over",))
 def initial_weights(case: Case) -> list[Finding]:
-    """A model has been trained, is loaded with the very weights that it had before its first step, and is evaluated: all that was
-    learnt is lost. The state that was to be kept (the best one, say) was never taken, or was taken before the training.
+    """A model has been trained, then the very weights that it had before its first step are loaded, and it is
+    evaluated: everything it learned is lost. The state that should have been kept (the best one, for example) was
+    never taken, or was taken before the training.
 
-    A model that is trained on after that begins anew, as between folds or after a search for a learning rate; that is not meant.
+    A model that is trained again afterwards starts over, as between folds or after a learning-rate search; that is
+    not reported.
     """
     for load in case.facts.loaded_over:
         if load.set_back and load.steps and load.steps[-1] >= EARLIEST:
             return [
                 case.finding(
-                    f"The {load.type} is loaded with the weights from before its training, and evaluated: what it learnt in "
+                    f"The {load.type} is loaded with the weights from before its training, and evaluated: what it learned in "
                     f"{load.steps[-1]} steps is lost",
-                    "Keep the state where the model is best, as a copy: copy.deepcopy(model.state_dict()).",
+                    "Save the state when the model is best, as a copy: copy.deepcopy(model.state_dict()).",
                     step=load.steps[-1],
                     site=load.type,
                     source=load.line,

@@ -11,19 +11,23 @@ FEWEST = 8
 
 @rule("hooks-pile-up", severity="error", phase="forward")
 def pile_up(case: Case) -> list[Finding]:
-    """One line has registered a hook on one module in many steps, and all of them are still there: each call of the module
-    runs them all, and whatever they hold (activations, graphs) stays alive. Memory and time grow with every step.
+    """One line has registered a hook on one module in many steps, and all of them are still there. Each call of the
+    module runs them all, and whatever they hold (activations, graphs) stays alive. Memory and time grow with every
+    step.
 
-    Where a library registers them, it is told for information: the program cannot change it, and libraries that train well do so.
+    If a library registers them, this is information: the program cannot change it, and libraries that train well do
+    so.
 
-    Hooks that were removed, of modules that are gone, and those that one line puts on many modules once are not meant."""
+    Hooks that were removed, hooks of modules that are gone, and hooks that one line puts on many modules once are not
+    reported.
+    """
     found = []
     for hook in case.facts.hooks:
         if hook.steps < FEWEST or hook.alive < hook.steps:
             continue
         whose, advice = (
             "one line",
-            "Register the hook once, before the loop; or remove it: `handle.remove()` of what register returns.",
+            "Register the hook once, before the loop; or remove it: call `remove()` on the handle that register returns.",
         )
         if hook.library:
             whose = hook.library

@@ -10,7 +10,9 @@ from tensonde.model.site import SourceLine
 
 @rule("gradient-hook", severity="info", phase="backward")
 def hooks(case: Case) -> list[Finding]:
-    """A gradient hook was placed with Tensonde and not removed: each line once, and whether it changes gradients."""
+    """A gradient hook was placed with Tensonde and not removed. The finding lists each line once, and whether it
+    changes gradients.
+    """
     placed: dict[tuple[str, int], dict[str, object]] = {}
     for event in case.events:
         if event.get("kind") not in ("hook", "hook_removed"):

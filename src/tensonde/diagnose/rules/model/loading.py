@@ -13,18 +13,18 @@ FEW = 0.1
 
 @rule("state-not-loaded", severity="error")
 def not_loaded(case: Case) -> list[Finding]:
-    """`load_state_dict(strict=False)` leaves out what it has no place for, and says so only in what it returns. Keys that
-    are left over and keys that got nothing are the same, name by name and shape by shape, but for what a wrapper
-    puts into names (`_orig_mod.` of torch.compile, `module.` of DataParallel), or for a part in front: the weights
-    that were to be loaded are there, and the module keeps its random ones.
+    """`load_state_dict(strict=False)` skips keys that have no place, and says so only in its return value. The unused
+    keys and the keys that got nothing are the same, name by name and shape by shape, except for what a wrapper puts
+    into names (`_orig_mod.` of torch.compile, `module.` of DataParallel), or for a prefix: the intended weights are
+    there, and the module keeps its random ones.
 
-    A wrapper's part is no name that anybody chose, so half of what is left over is enough. With any other part in front, hardly
-    anything of the module may have been filled. Loading a part on purpose is something else: all keys that are given
-    find their place (a backbone into a larger model), or those left over fit nowhere (another head). Silent as well when a
+    Nobody chooses a wrapper's part of a name, so half of the unused keys are enough. With any other prefix, the rule
+    requires that hardly anything of the module was filled. Loading a part on purpose is different: all given keys
+    find their place (a backbone into a larger model), or the unused ones fit nowhere (another head). Also silent if a
     later load filled the module.
 
-    Or the program keeps those keys that the model has as well (`if k in own`), and nothing is kept, or hardly anything while most of the model would be
-    filled if that part of the names were changed.
+    Or the program keeps only those keys that the model has as well (`if k in own`), and none are kept, or hardly any,
+    although most of the model would be filled if that part of the names were changed.
     """
     return _left_over(case) or _filtered_out(case)
 
@@ -50,7 +50,7 @@ def _finding(case: Case, loaded: UnmatchedLoad) -> Finding:
             f"differ only by {part!r} in their names, and strict=False leaves them out"
         ),
         (
-            f"Save the state of the module inside of the wrapper, or take {part!r} out of the keys on one side; and load with "
+            f"Save the state of the module inside the wrapper, or take {part!r} out of the keys on one side; and load with "
             "strict=True, or look at the missing_keys that load_state_dict returns."
         ),
         source=loaded.line,
@@ -83,7 +83,7 @@ def _filtered_finding(case: Case, fact: FilteredLoad) -> Finding:
             + (f" ({fact.would_match} keys differ by {part!r} only)" if part else "")
         ),
         (f"Take {part!r} out of the keys on one side first. " if part else "Rename the keys to those of the model. ")
-        + "And look at how many keys are left before they are loaded.",
+        + "And check how many keys are left before you load them.",
         source=fact.line,
         evidence={
             "given": fact.given,

@@ -73,8 +73,9 @@ def _unasked(case: Case) -> dict[str, ParameterFact]:
 def hidden_modules(case: Case) -> list[Finding]:
     """A module runs inside another one that does not know it as a child: it is kept in a plain list, tuple or dict.
 
-    `parameters()`, `to()`, `state_dict()` and `train()` of the model pass it by. What it was called in has been seen
-    to call it, gradients reach it, or would if the program asked for them, and no optimizer holds it, so its weights stay at their initial values.
+    `parameters()`, `to()`, `state_dict()` and `train()` of the model skip it. The outer module was seen to call it,
+    gradients reach it, or would if the program asked for them, and no optimizer holds it, so its weights stay at
+    their initial values.
     """
     missing = {**_unasked(case), **_left_out(case)}
     hidden = {n: f for n, f in missing.items() if not f.registered and f.owner_hidden}
@@ -105,14 +106,14 @@ def hidden_modules(case: Case) -> list[Finding]:
 
 @rule("tensor-not-registered", severity="error")
 def strangers(case: Case) -> list[Finding]:
-    """A module keeps a tensor that wants and gets a gradient, and that is no `nn.Parameter`: `parameters()` does
-    not give it, so no optimizer holds it; nothing ever changes it, and a checkpoint leaves it out. What is computed from a
-    parameter (`nn.Parameter(x) * 0.02`, `nn.Parameter(x).to(device)`) is none either.
+    """A module keeps a tensor that requires and gets a gradient but is not an `nn.Parameter`: `parameters()` does not
+    return it, so no optimizer holds it; nothing ever changes it, and a checkpoint leaves it out. A result computed
+    from a parameter (`nn.Parameter(x) * 0.02`, `nn.Parameter(x).to(device)`) is not a parameter either.
     """
     return [
         case.finding(
-            f"{stranger.name} of {stranger.module} ({stranger.type}) wants a gradient but is no nn.Parameter: never trained",
-            f"Compute first, then wrap: self.{stranger.name} = nn.Parameter(x * 0.02), nothing around it."
+            f"{stranger.name} of {stranger.module} ({stranger.type}) requires a gradient but is not an nn.Parameter: never trained",
+            f"Compute first, then wrap the result: self.{stranger.name} = nn.Parameter(x * 0.02), nothing around it."
             if stranger.computed
             else f"self.{stranger.name} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
             site=f"{stranger.module}:out",
@@ -127,9 +128,9 @@ def strangers(case: Case) -> list[Finding]:
 
 @rule("optimizer-holds-old-parameters", severity="error")
 def stale_parameters(case: Case) -> list[Finding]:
-    """An optimizer holds parameters that belong to no module that runs, while parameters of the same shapes, which
-    do run and get gradients, are in no optimizer: a module or model was replaced (or made anew) after the
-    optimizer was built.
+    """An optimizer holds parameters that belong to no running module, while parameters of the same shapes, which do
+    run and get gradients, are in no optimizer: a module or model was replaced (or created again) after the optimizer
+    was built.
     """
     return [
         case.finding(
@@ -166,10 +167,11 @@ def _replaced(case: Case) -> list[tuple[OptimizerFact, list[str]]]:
 
 @rule("parameter-not-in-optimizer", severity="error")
 def left_out(case: Case) -> list[Finding]:
-    """A parameter requires a gradient and gets one that is not zero, nothing changes it, and no optimizer holds it; or the program's own updates leave it out.
+    """A parameter requires a gradient and gets one that is not zero, nothing changes it, and no optimizer holds it;
+    or the program's own updates leave it out.
 
-    Target networks and averaged copies are not meant: they get no gradient, or something changes them. Nor is what is
-    frozen on purpose: requires_grad is False, or it runs in eval mode while the rest is in train mode.
+    Target networks and averaged copies are not reported: they get no gradient, or something changes them. Nor is
+    anything frozen on purpose: requires_grad is False, or it runs in eval mode while the rest is in train mode.
     """
     missing = {n: f for n, f in _left_out(case).items() if f.registered or not f.owner_hidden}
     old = {name for _, matched in _replaced(case) for name in matched[:20]}
@@ -223,13 +225,13 @@ def _made_in_forward(case: Case) -> set[str]:
 
 @rule("layer-made-in-forward", severity="error")
 def made_in_forward(case: Case) -> list[Finding]:
-    """A module with parameters is made anew in the forward pass of step after step: it starts from random weights
+    """A module with parameters is created anew in the forward pass of step after step: it starts from random weights
     each time.
     """
     return [
         case.finding(
-            f"{made.parent} makes a new {made.type} in every forward: its weights are random, never learnt",
-            "Make the layer once in __init__ and call it in forward.",
+            f"{made.parent} makes a new {made.type} in every forward: its weights are random, never learned",
+            "Create the layer once in __init__ and call it in forward.",
             site=f"{made.parent}:out",
             source=made.line,
             evidence={"made": made.count, "steps": made.steps},
@@ -245,8 +247,8 @@ _WITH_PARAMETERS = modules(Trait.WEIGHTED)
 
 @rule("freeze-without-effect", severity="warning")
 def freeze_without_effect(case: Case) -> list[Finding]:
-    """`module.requires_grad = False` sets an attribute of the module that nobody reads; its parameters are trained
-    as before.
+    """`module.requires_grad = False` sets an attribute of the module that nobody reads; its parameters are still
+    trained.
     """
     found = []
     for name, module in case.facts.modules.items():
@@ -274,8 +276,8 @@ def freeze_without_effect(case: Case) -> list[Finding]:
 @rule("last-layer-frozen", severity="warning")
 def last_layer_frozen(case: Case) -> list[Finding]:
     """The last layer does not require a gradient although an optimizer holds it, and layers before it are trained.
-    Freezing on purpose goes from the front; a frozen random last layer is an accident, such as freezing after the
-    head was made. Where most layers are frozen, as with adapters, it is taken for a choice.
+    Deliberate freezing starts from the front; a frozen random last layer is an accident, such as freezing after the
+    head was made. If most layers are frozen, as with adapters, it counts as a choice.
     """
     facts = case.facts
     weights = [
@@ -312,8 +314,8 @@ def last_layer_frozen(case: Case) -> list[Finding]:
 
 @rule("parameters-share-memory", severity="error", phase="optimizer")
 def shared_memory(case: Case) -> list[Finding]:
-    """Two parameters of an optimizer lie in the same memory, as after `a.weight.data = b.weight.data`: each gets a
-    gradient of its own, and the optimizer changes the same numbers twice a step. Weights are tied by one parameter.
+    """Two parameters of an optimizer share the same memory, as after `a.weight.data = b.weight.data`: each gets its
+    own gradient, and the optimizer changes the same numbers twice per step. To tie weights, use one parameter.
     """
     for name, fact in case.facts.parameters.items():
         shared = fact.shares_memory
@@ -322,8 +324,8 @@ def shared_memory(case: Case) -> list[Finding]:
         if shared.line or name > shared.others[0]:
             return [
                 case.finding(
-                    f"{name} and {some(shared.others)} are two parameters in one memory: each step changes it twice",
-                    "Tie weights by one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
+                    f"{name} and {some(shared.others)} are two parameters that share memory: each step changes it twice",
+                    "Tie weights with one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
                     site=f"{name}:value",
                     source=shared.line or fact.made,
                     evidence={"parameters": [name, *shared.others][:10], "shape": fact.shape},

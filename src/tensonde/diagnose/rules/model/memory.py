@@ -9,10 +9,10 @@ from tensonde.model.finding import Finding
 
 @rule("graph-kept-alive", severity="error", phase="forward")
 def kept_graphs(case: Case) -> list[Finding]:
-    """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients
-    whose results are summed or collected), of steps long past, or of losses whose backward pass has run, as in a
-    running sum that begins anew with each epoch. Graphs that a later backward pass uses (an episode) are not meant, nor
-    those of several passes over one batch of a loader.
+    """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients whose
+    results are summed or collected), of steps long past, or of losses whose backward pass has run, as in a running
+    sum that restarts with each epoch. Graphs that a later backward pass uses (an episode), or of several passes over
+    one batch of a loader, are not reported.
     """
     graphs = case.facts.graphs
     wasted = graphs.wasted_peak
@@ -51,9 +51,9 @@ def _memory(rss: list[list[int]]) -> dict[str, int]:
 
 @rule("state-loaded-into-itself", severity="error", phase="optimizer")
 def loaded_itself(case: Case) -> list[Finding]:
-    """A state is loaded into the very module that it belongs to, which changes nothing. `state_dict()` gives the
-    module's own tensors, not copies: a "best" state that was kept without a copy is always the latest one, and a target
-    network that is loaded from itself stays as it began.
+    """A state is loaded into the very module that it belongs to, which changes nothing. `state_dict()` returns the
+    module's own tensors, not copies: a "best" state kept without a copy is always the latest one, and a target
+    network loaded from itself keeps its initial weights.
     """
     return [
         case.finding(

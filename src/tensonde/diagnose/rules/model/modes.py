@@ -13,10 +13,12 @@ EXTREME = 0.9
 
 @rule("trained-in-eval-mode", severity="error", phase="forward")
 def trained_in_eval(case: Case) -> list[Finding]:
-    """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after an
-    evaluation. The line is that of the only `train()`, which comes before the loop instead of inside, or of the `eval()` which
-    nothing undid. So it is where a part with dropout was put into eval mode after it had trained, and was left there, whatever mode the model is in. Silent
-    when only batch norm is in eval mode: to freeze it is a choice."""
+    """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after
+    an evaluation. The line is that of the only `train()`, which comes before the loop instead of inside it, or of the
+    `eval()` that nothing undid. The same applies if a part with dropout was put into eval mode after it had trained,
+    and was left there, whatever mode the model is in. Silent if only batch norm is in eval mode: freezing it is a
+    choice.
+    """
     found = _parts_left(case)
     for name, root in case.facts.roots.items():
         wrong, right = root.trained["eval"], root.trained["train"]
@@ -67,7 +69,7 @@ def _parts_left(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{beside} is left in eval mode from step {first.since} on, and trained: {some([one.part for one in parts])} do not train",
-                f"Call {beside}.train() after it was used in eval mode (or model.train() before each step).",
+                f"Call {beside}.train() after using it in eval mode (or model.train() before each step).",
                 step=first.since,
                 site=f"{beside}:out",
                 source=first.line,
@@ -80,10 +82,10 @@ def _parts_left(case: Case) -> list[Finding]:
 
 @rule("evaluated-in-train-mode", severity="warning", phase="forward")
 def evaluated_in_train(case: Case) -> list[Finding]:
-    """A model with dropout or batch norm is evaluated now and then, always in train mode: `eval()` is
-    missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and where several optimizers step
-    after backward passes of their own (an adversary draws samples in train mode). What the program calls outside of the loops that go backward is an
-    evaluation, however often.
+    """A model with dropout or batch norm is evaluated now and then, always in train mode: `eval()` is missing. The
+    line is where the evaluation begins. Silent if calls without gradients are part of every step (targets, fakes), or
+    if several optimizers step after their own backward passes (an adversary draws samples in train mode). Whatever
+    the program calls outside the loops that run backward is an evaluation, however often.
     """
     found = []
     one_loss = len(case.stepping) + (case.facts.by_hand.updates > 0) == 1 or _one_backward(case)
@@ -127,9 +129,10 @@ def _one_backward(case: Case) -> bool:
 
 @rule("dropout-active-in-eval", severity="error", phase="forward")
 def dropout_in_eval(case: Case) -> list[Finding]:
-    """Dropout is applied in evaluation: by a functional call without `training=self.training`, or attention with a fixed `dropout_p`, in a module
-    that is in eval mode; or by a dropout that runs in train mode because it is not registered as a part of the root, so that `eval()` does not
-    reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that is told, not warned of.
+    """Dropout is active in evaluation: through a functional call without `training=self.training`, or attention with
+    a fixed `dropout_p`, in a module in eval mode; or through a dropout in train mode that is not registered as a part
+    of the root, so that `eval()` does not reach it. If it is registered, the program itself set it, as for
+    Monte-Carlo dropout: that is information, not a warning.
     """
     found = _left_in_train_mode(case)
     for noise in case.facts.noise:
@@ -166,7 +169,7 @@ def _left_in_train_mode(case: Case) -> list[Finding]:
                     f"{noise.module} ({noise.type}) stays in train mode when the model is in eval mode",
                     "Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
                     if hidden
-                    else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
+                    else "Do not set it to train mode in evaluation, unless you want the noise (Monte-Carlo dropout).",
                     severity="warning" if hidden else "info",
                     step=None,
                     site=f"{noise.module}:out",
@@ -185,7 +188,9 @@ def _left_in_train_mode(case: Case) -> list[Finding]:
 
 @rule("dropout-rate-extreme", severity="warning", phase="forward")
 def extreme_dropout(case: Case) -> list[Finding]:
-    """Dropout, as a layer or a function, drops nine values of ten or more: its rate was probably meant as the share to keep."""
+    """Dropout, as a layer or a function, drops nine values of ten or more: its rate was probably meant as the share
+    to keep.
+    """
     held = [
         (name, f"{name} ({module.type})", module.settings["p"], module.made)
         for name, module in case.facts.modules.items()
@@ -211,12 +216,12 @@ def extreme_dropout(case: Case) -> list[Finding]:
 
 @rule("batch-norm-momentum", severity="warning", phase="forward")
 def norm_momentum(case: Case) -> list[Finding]:
-    """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
-    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
+    """Batch norm has a momentum of 0.9 or more. In torch, momentum is the weight of the new batch, so the running
+    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse.
 
-    Or with one of 0: it never changes its running statistics, and eval mode normalises with the mean 0 and the variance 1 that they begin with
-    (momentum=None, a plain average, is another matter). Silent then where no model is ever used in eval mode, and where a state was loaded, which
-    brings statistics of its own. Silent about classes that are not the framework's own.
+    Or its momentum is 0: it never changes its running statistics, and eval mode normalizes with the initial mean 0
+    and variance 1 (momentum=None, a plain average, is different). Silent then if no model is ever used in eval mode,
+    or if a loaded state brought its own statistics. Silent about classes that are not the framework's own.
     """
     never = _norm_never_updated(case)
     if never:
@@ -234,9 +239,9 @@ def norm_momentum(case: Case) -> list[Finding]:
         old = _weighs_the_old(case, module)
         given, right = (1 - weight, weight) if old else (weight, 1 - weight)
         weighed = (
-            "MindSpore weighs the old statistics by it, not the new batch"
+            "in MindSpore it is the weight of the old statistics, not of the new batch"
             if old
-            else "torch weighs the new batch by it, not the old statistics"
+            else "in torch it is the weight of the new batch, not of the old statistics"
         )
         return [
             case.finding(
@@ -268,7 +273,7 @@ def _norm_never_updated(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 f"{name} ({module.type}) has momentum {given}: its running statistics stay at mean 0 and variance 1",
-                f"Use momentum={usual} (the default); eval mode normalises with these statistics.",
+                f"Use momentum={usual} (the default); eval mode normalizes with these statistics.",
                 severity="error",
                 site=f"{name}:out",
                 source=module.made,
@@ -286,13 +291,14 @@ def _weighs_the_old(case: Case, module: ModuleFact) -> bool:
 
 @rule("frozen-batch-norm-drifts", severity="warning", phase="forward")
 def frozen_norm_drifts(case: Case) -> list[Finding]:
-    """A part is frozen as a whole (none of its parameters wants a gradient, and none changes), and its batch norms, which have
-    statistics from before, are in train mode while something else is trained: these statistics move to the new data, so that
-    the part does not stay what it was. `requires_grad=False` does not stop that, eval mode does.
+    """A part is frozen as a whole (none of its parameters requires a gradient, and none changes), but its batch
+    norms, which have earlier statistics, are in train mode while something else is trained. Their statistics move to
+    the new data, so the part does not stay the same. `requires_grad=False` does not stop that; eval mode does.
 
-    A model that a function gives ready (a teacher) is put into eval mode where the program gets it, so that line is named; else the
-    program's only `train()`, which undoes an `eval()` before it, or the line that freezes it. Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose input comes
-    from something that is trained.
+    If a function returns a finished model (a teacher), the place for `eval()` is where the program gets it, so that
+    line is named; otherwise the program's only `train()`, which undoes an earlier `eval()`, or the line that freezes
+    it. Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose
+    input comes from something that is trained.
     """
     found = []
     for part in case.facts.frozen_norms:

@@ -16,12 +16,13 @@ _ELEMENTWISE = ops(Trait.ELEMENTWISE)
 
 @rule("state-viewed-across-samples", severity="error", phase="forward")
 def viewed_across(case: Case) -> list[Finding]:
-    """The state of a recurrent layer is (layers x directions, batch, features), whatever batch_first is, and its output
-    (time, batch, features) without batch_first. view(batch, ...) of it moves no data: each row then holds values of several
-    samples, of one layer or direction. What a sample is classified by is then that of others.
+    """The state of a recurrent layer is (layers x directions, batch, features), whatever batch_first is, and its
+    output is (time, batch, features) without batch_first. view(batch, ...) of these moves no data: each row then
+    holds values of several samples, of one layer or direction. So a sample is classified by the values of others.
 
-    Views that keep the batch as a dimension of its own, or that merge it with what stands before it, are right, and so is
-    one after a transpose. Where the first dimension is as long as the batch, the shapes do not tell: silent."""
+    Views that keep the batch as a separate dimension, or that merge it with the dimension before it, are right, and
+    so is one after a transpose. If the first dimension is as long as the batch, the shapes cannot decide: silent.
+    """
     for trace, op in case.trained_ops():
         if op.op not in ("view", "reshape") or not op.inputs or not op.outputs:
             continue

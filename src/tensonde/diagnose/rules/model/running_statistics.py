@@ -10,12 +10,14 @@ from tensonde.model.finding import Finding
 
 @rule("statistics-never-updated", severity="error", phase="forward")
 def never_updated(case: Case) -> list[Finding]:
-    """A model is evaluated in eval mode with batch norms whose running mean is still 0 and variance 1, as they were made, though
-    the model's weights are updated while another one trains: a moving average of the parameters, which leaves the
-    buffers out. Its norms then normalise nothing, and it is far worse than the model that it follows.
+    """A model is evaluated in eval mode with batch norms that still have their initial running mean 0 and variance 1,
+    although the model's weights are updated while another one trains: a moving average of the parameters, which
+    leaves the buffers out. Its norms then normalize nothing, and it is far worse than the model that it follows.
 
-    A model whose weights stay as they are (a random target), one that an optimizer trains in eval mode (another rule's matter), and
-    averages of models whose batch norms do not train are not meant. The line is the one loop that averages parameters."""
+    A model whose weights do not change (a random target), one that an optimizer trains in eval mode (another rule
+    covers it), and averages of models whose batch norms do not train are not reported. The line is the one loop that
+    averages parameters.
+    """
     found = []
     for norms in case.facts.untouched_norms:
         if norms.trained or not _another_trains(case, norms.root):

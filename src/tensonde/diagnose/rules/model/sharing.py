@@ -12,12 +12,13 @@ from tensonde.model.trace import OpRecord, Trace
 
 @rule("one-layer-held-several-times", severity="error", phase="forward")
 def held_several_times(case: Case) -> list[Finding]:
-    """A list of layers (ModuleList, Sequential) is one layer, held several times: `[nn.Linear(8, 8)] * 3` makes a single
-    layer, and its weights are those of all places. A comprehension (`[nn.Linear(8, 8) for _ in range(3)]`) makes three.
+    """A list of layers (ModuleList, Sequential) is one layer, held several times: `[nn.Linear(8, 8)] * 3` makes a
+    single layer, and all places share its weights. A comprehension (`[nn.Linear(8, 8) for _ in range(3)]`) makes
+    three.
 
-    Weights are shared on purpose as well, then the layer has a name first and is called in a loop, or held under its name. So only
-    two things count: the layer is made inside of the list that is multiplied, or its places are given the very same tensor in
-    one step, so that they compute the same again. Anything else is told, not warned of.
+    Weights are also shared on purpose; then the layer first gets a name and is called in a loop, or held under its
+    name. So only two cases are a warning: the layer is created inside the list that is multiplied, or its places get
+    the very same tensor in one step, so that they compute the same again. Anything else is information.
     """
     found = []
     for fact in case.facts.repeated:
@@ -29,9 +30,9 @@ def held_several_times(case: Case) -> list[Finding]:
                     f"{fact.times} of {fact.of} entries of {fact.container} ({fact.type}) are one and the same "
                     f"{fact.part_type}: they share their weights"
                 ),
-                "Make each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats one layer."
+                "Create each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats one layer."
                 if sure
-                else "If each place needs weights of its own, make a layer for each.",
+                else "If each place needs its own weights, create a layer for each.",
                 severity="error" if sure else "info",
                 site=f"{fact.part}:out",
                 source=fact.multiplied or fact.line,
@@ -56,13 +57,13 @@ def _same_input(trace: Trace | None, name: str) -> int:
 
 @rule("batch-norm-shared-by-layers", severity="error", phase="forward")
 def shared_norm(case: Case) -> list[Finding]:
-    """One batch norm normalises the outputs of several layers that follow each other. In train mode each call uses the
-    statistics of its own batch, and nothing shows; its running statistics are a mixture of all of them that fits none, and eval
-    mode uses those.
+    """One batch norm normalizes the outputs of several consecutive layers. In train mode, each call uses the
+    statistics of its own batch, so nothing shows. Its running statistics are a mixture of all of them that fits none,
+    and eval mode uses those.
 
-    Two branches that go through the same layers (as in siamese networks) are something else: what the norm is given then
-    comes from one layer. So are a layer that is called again and again, and two branches beside each other: only a norm counts
-    whose input depends on its own output, through another layer than before.
+    Two branches that go through the same layers (as in siamese networks) are different: the norm's input then comes
+    from one layer. So are a layer that is called repeatedly, and two parallel branches: a norm counts only if its
+    input depends on its own output, through a different layer than before.
     """
     trace = case.first
     if trace is None:
@@ -109,10 +110,10 @@ def _shared_finding(case: Case, statistics: str, users: list[tuple[OpRecord, str
     layers = [weight.rpartition(".")[0] for weight in weights]
     return case.finding(
         (
-            f"{name} ({fact.type or 'batch norm'}) normalises the outputs of {len(layers)} layers ({some(layers)}): its running "
+            f"{name} ({fact.type or 'batch norm'}) normalizes the outputs of {len(layers)} layers ({some(layers)}): its running "
             "statistics fit none of them in eval mode"
         ),
-        "Make a batch norm of its own for each layer.",
+        "Create a separate batch norm for each layer.",
         site=f"{name}:out",
         op="batch_norm",
         source=fact.made or users[0][0].source,

@@ -61,9 +61,10 @@ def _told(case: Case) -> Told | None:
 
 @rule("batch-out-of-scale", severity="error", phase="data", explains=("exception", "nonfinite", "watchpoint"))
 def out_of_scale(case: Case) -> list[Finding]:
-    """The loss of one step is twenty times the largest before it and more, and the model was given values far larger than in
-    other steps, a hundred times, or twenty after steady losses: that batch is out of scale. Where it ends in NaN or Inf,
-    `nan-origin` tells."""
+    """The loss of one step is at least twenty times the largest before it, and the model's inputs were far larger
+    than in other steps: a hundred times, or twenty after steady losses. That batch is out of scale. If it ends in NaN
+    or Inf, `nan-origin` reports it.
+    """
     told = _told(case)
     return (
         [batch_finding(case, told.leap.step, told.odd, told.leap)] if told is not None and told.odd is not None else []
@@ -72,10 +73,12 @@ def out_of_scale(case: Case) -> list[Finding]:
 
 @rule("loss-spike", severity="warning", phase="forward", unless=("batch-out-of-scale", "lbfgs-without-line-search"))
 def spike(case: Case) -> list[Finding]:
-    """The loss of one step is a million times all before it, the inputs do not tell why (`batch-out-of-scale`), and it either comes
-    back afterwards or has thrown weights off: a loss of another kind, from there on, is no spike. A hundred times are enough after
-    fifty steady losses, where the loss is back within five steps and never comes near again. The first rewards of an agent come
-    again, and noisy, adversarial and heavy-tailed losses are not steady. Where it ends in NaN or Inf, `nan-origin` tells."""
+    """The loss of one step is a million times everything before it, the inputs do not explain it
+    (`batch-out-of-scale`), and it either comes back afterwards or has thrown weights off; if the loss changes its
+    nature from there on, it is not a spike. A hundred times is enough after fifty steady losses, if the loss is back
+    within five steps and never comes near again. The first rewards of an agent recur, and noisy, adversarial and
+    heavy-tailed losses are not steady. If it ends in NaN or Inf, `nan-origin` reports it.
+    """
     told = _told(case)
     return [_spike(case, told.leap, raised(case, told.leap.step), back=told.back)] if told is not None else []
 
@@ -94,17 +97,16 @@ def _spike(case: Case, leap: Leap, raise_: Raise | None, *, back: bool) -> Findi
     cause = (
         f" after the learning rate was raised from {raise_.before:g} to {raise_.after:g}"
         if raise_
-        else " while the weights were as before: its batch or its targets differ"
+        else " while the weights hardly changed: its batch or its targets differ"
         if calm
         else ""
     )
     return case.finding(
-        f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} in one step{cause}",
+        f"The loss jumps from at most {leap.before:.3g} to {leap.value:.3g} in one step{cause}",
         (
             "Lower the rate, or raise it over many steps."
             if raise_
-            else "Look at the batch of this step, and at what the loss divides by; clipping the gradients bounds what one "
-            "step can do to the weights."
+            else "Look at the batch of this step, and at what the loss divides by; clipping the gradients limits what one step can do to the weights."
         ),
         step=leap.step,
         site="loss:value",

@@ -47,18 +47,20 @@ ENORMOUS = 1e9
 
 @rule("nan-origin", severity="error", explains=("exception", "nonfinite", "watchpoint", "value-not-finite"))
 def origins(case: Case) -> list[Finding]:
-    """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
+    """NaN or Inf reached the loss, a gradient or a weight. The finding names the op that made it, from the trace of
+    that step.
 
-    The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put
-    in are none. Where the loss leaves bad values out and a gradient meets them, their origin is looked for in the same
-    way. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
-    although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had grown by
-    orders of magnitude and nothing but plain arithmetic overflowed, the training diverged (`divergence`), and the op is
-    where that showed. Where all had been calm but for the step before, in which the unclipped gradient of a weight that one pass
-    applies many times was ten times the weight and SGD changed it by a tenth or more, it is that gradient
+    The origin is the first op on the way to the bad value that got finite numbers; infinities that a mask inserted do
+    not count. If the loss leaves bad values out and a gradient meets them, their origin is found in the same way. Bad
+    values that came in from outside are in the data (`nan-in-data`). If weights are not finite although their
+    gradients are, the optimizer did it (`nan-in-optimizer`). If loss and weights had grown by orders of magnitude and
+    only plain arithmetic overflowed, the training diverged (`divergence`), and the op is where that showed. If
+    everything had been calm except the step before, in which the unclipped gradient of a weight that one pass applies
+    many times was ten times the weight and SGD changed it by a tenth or more, the cause is that gradient
     (`exploding-gradients`), and the finding names the optimizer's step.
 
-    Where the script itself looked for such values, left the batch out and trained on for many steps, it knows: a note, no alarm.
+    If the script itself checked for such values, skipped the batch and trained on for many steps, it knows: a note,
+    not an alarm.
     """
     harmed = _harmed_steps(case)
     survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)
@@ -230,8 +232,7 @@ def _amplified(case: Case, trace: Trace, op: OpRecord, overflow: OpRecord) -> Fi
     return case.finding(
         f"{op.op} of up to {given:.4g}{_where(op)} gives {made:.3g}, which then overflows in {overflow.op}",
         (
-            "Bound what goes into it (clamp or tanh on a log-scale, an eps under a fraction), or stay in log space; look "
-            "at why its argument has grown."
+            "Bound its input (clamp or tanh on a log-scale, an eps under a fraction), or stay in log space; find out why its argument has grown."
         ),
         step=trace.step,
         phase="forward",
@@ -357,8 +358,7 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
     return case.finding(
         f"{what} in the data{place}, before any layer ran",
         (
-            "Clean or drop these samples where the dataset is built (np.isfinite), or test each batch "
-            "before the model sees it."
+            "Clean or drop these samples where the dataset is built (np.isfinite), or check each batch before the model sees it."
         ),
         rule="nan-in-data",
         step=trace.step,
@@ -388,7 +388,7 @@ def _weight(case: Case, trace: Trace, op: OpRecord, fact: TensorFact) -> Finding
     held = _gives(fact.stats) if bad(fact.stats) else f"values up to {fact.stats['absmax']:.3g}"
     return case.finding(
         f"{fact.name} holds {held} from the start",
-        "Initialise it: torch.empty, torch.Tensor(n) and to_empty() give memory as it was. A loaded checkpoint may be bad, too.",
+        "Initialize it: torch.empty, torch.Tensor(n) and to_empty() return uninitialized memory; a loaded checkpoint may also be bad.",
         rule="nan-in-weights",
         step=trace.step,
         phase="forward",
@@ -418,8 +418,7 @@ def _thrown(case: Case, growth: Divergence, leap: Leap) -> Finding:
     """The loss leapt while the weights were as before, and no trace tells by what."""
     return case.finding(
         (
-            f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} at step {leap.step} while the weights are as before, "
-            "and its gradients throw them off"
+            f"The loss jumps from at most {leap.before:.3g} to {leap.value:.3g} at step {leap.step} while the weights hardly changed, and its gradients ruin them"
         ),
         "Look at the batch and the targets of this step; clip the gradients so that one batch cannot do this.",
         rule="divergence",
@@ -458,8 +457,7 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
         f"The training diverges: the learning rate is too large{rate}"
         + (f", raised from {change.before:g} at step {change.step}" if (change := growth.raised) else ""),
         (
-            "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is "
-            "only where the growth ends."
+            "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is only the end of the growth."
         ),
         rule="divergence",
         step=growth.step,
@@ -479,7 +477,7 @@ def _explosion(case: Case, explosion: Explosion) -> Finding:
         ),
         (
             "Clip the gradients between backward() and step() (torch.nn.utils.clip_grad_norm_): a weight that is applied "
-            "many times in a pass needs it. A gated layer (LSTM, GRU), shorter sequences or a smaller learning rate help, too."
+            "many times in a pass needs it. A gated layer (LSTM, GRU), shorter sequences or a smaller learning rate also help."
         ),
         rule="exploding-gradients",
         step=explosion.step,

@@ -16,10 +16,10 @@ _LOW = ("bfloat16", "float16")
 
 @rule("update-rounds-away", severity="error", phase="optimizer")
 def underflow(case: Case) -> list[Finding]:
-    """Most weights with a gradient are bit for bit the same after the step: the update is smaller than the
-    weights' resolution.
+    """Most weights with a gradient are bit for bit the same after the step: the update is smaller than the weights'
+    resolution.
 
-    Counted on the weights themselves, around real steps with a learning rate above 0. In bfloat16 a weight has 8
+    Counted on the weights themselves, around real steps with a learning rate above 0. In bfloat16, a weight has 8
     significant bits, so an update below 1/512 of it is lost; nothing accumulates.
     """
     total = unchanged = 0.0
@@ -72,8 +72,9 @@ def underflow(case: Case) -> list[Finding]:
 
 @rule("gradients-still-scaled", severity="error", phase="optimizer")
 def still_scaled(case: Case) -> list[Finding]:
-    """Gradients are used while they still carry the loss scale. They are clipped before `unscale_`, so that the limit means something tens of thousands of
-    times smaller, and every step is clipped; or the optimizer is stepped directly, without the scaler.
+    """Gradients are used while they still carry the loss scale. Either they are clipped before `unscale_`, so that
+    the limit effectively is tens of thousands of times smaller and every step is clipped; or the optimizer is stepped
+    directly, without the scaler.
     """
     return _clip_scaled(case) or _step_scaled(case)
 
@@ -119,8 +120,8 @@ def _step_scaled(case: Case) -> list[Finding]:
 
 @rule("clip-without-effect", severity="warning", phase="optimizer")
 def clip_idle(case: Case) -> list[Finding]:
-    """Gradients are clipped when no backward pass has run since the last optimizer step: before backward() or
-    after step(), where clipping has no effect on the update.
+    """Gradients are clipped although no backward pass has run since the last optimizer step: before backward() or
+    after step(), where clipping does not affect the update.
     """
     clip = case.facts.clipping
     looked = clip.looked_at
@@ -149,8 +150,7 @@ def skips(case: Case) -> list[Finding]:
         case.finding(
             f"The gradient scaler skips {skipped} of {case.steps} steps: gradients are never finite",
             (
-                "Look for the first op with Inf or NaN in backward; a smaller init_scale helps only if it is the "
-                "scale that overflows."
+                "Look for the first op with Inf or NaN in backward; a smaller init_scale helps only if the scale causes the overflow."
             ),
             step=None,
             source=optimizer.made if optimizer else None,
@@ -164,9 +164,9 @@ def skips(case: Case) -> list[Finding]:
     "clip-limit-tiny", severity="warning", phase="optimizer", unless=("clip-without-effect", "gradients-still-scaled")
 )
 def clip_tiny(case: Case) -> list[Finding]:
-    """Clipping, by a function or by the program's own lines, cuts gradients to less than a thousandth of their norm at nearly every step, and the
-    optimizer (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale, unless what is left of each value is no larger
-    than the eps that they add to its size.
+    """Clipping, by a function or by the program's own lines, cuts gradients to less than a thousandth of their norm
+    at nearly every step, and the optimizer (SGD) depends on that norm: training crawls. Adam and similar optimizers
+    do not mind the scale, unless the remaining values are no larger than their eps.
     """
     clip = case.facts.clipping
     optimizer = next((o for o in case.facts.optimizers if o.steps), None)
@@ -223,8 +223,9 @@ _HALF_LIMIT = 65504
 
 @rule("overflow-in-float16", severity="warning", phase="forward", unless=("nan-origin",))
 def overflow_in_half(case: Case) -> list[Finding]:
-    """A sum or product of finite float16 numbers is beyond 65504 in the first step and becomes Inf; what comes after makes ordinary numbers of it, such as 0 by a
-    division, so the loss stays finite. -Inf is left to masks.
+    """A sum or product of finite float16 numbers exceeds 65504 in the first step and becomes Inf; what follows turns
+    it back into ordinary numbers, such as 0 by a division, so the loss stays finite. -Inf is ignored, since masks use
+    it.
     """
     trace = case.first
     for op in trace.ops if trace is not None else ():
@@ -237,7 +238,7 @@ def overflow_in_half(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{op.op} overflows in float16: {count} of {all_of} values are beyond {_HALF_LIMIT} and become Inf",
-                "Compute this op in float32 (autocast dtype=torch.bfloat16, or autocast(enabled=False) around it), or divide before it sums up.",
+                "Compute this op in float32 (autocast dtype=torch.bfloat16, or autocast(enabled=False) around it), or divide before the sum.",
                 step=trace.step if trace is not None else None,
                 site=f"{op.site}:out",
                 op=op.op,
@@ -259,8 +260,8 @@ def _is_finite(stats: Mapping[str, float]) -> bool:
 
 @rule("float16-without-scaling", severity="error", phase="backward")
 def unscaled(case: Case) -> list[Finding]:
-    """The forward pass runs in float16 by autocast, no scaler is used, and a large part of the gradients is
-    exactly zero: what is below 6e-8 is lost.
+    """The forward pass runs in float16 by autocast, no scaler is used, and a large part of the gradients is exactly
+    zero: everything below 6e-8 is lost.
     """
     trace = case.first
     if trace is None or not any(op.autocast == "float16" for op in trace.ops):

@@ -30,13 +30,13 @@ class Term:
 
 @rule("terms-reduced-differently", severity="error", phase="forward")
 def reduced_differently(case: Case) -> list[Finding]:
-    """A loss adds two terms of which one is averaged over all values of the batch and the other one is a divergence that is summed
-    over it, without a weight: the sum is larger by batch size times features, and the averaged term has no say. In a
-    variational autoencoder the latent code then carries nothing (posterior collapse).
+    """A loss adds two terms without a weight: one is averaged over all values of the batch, the other is a divergence
+    that is summed over it. The sum is larger by batch size times features, and the averaged term has no influence. In
+    a variational autoencoder, the latent code then carries nothing (posterior collapse).
 
-    What is summed must be the closed form of a divergence (squares with an exponential or a logarithm, of outputs alone, not of data): sums
-    are a matter of taste elsewhere. A factor of less than a tenth, or one that makes the average larger, is a weight, and then the rule
-    is silent.
+    What is summed must be the closed form of a divergence (squares with an exponential or a logarithm, of outputs
+    alone, not of data): elsewhere, sums are a matter of taste. A factor of less than a tenth, or one that makes the
+    average larger, is a weight, and then the rule is silent.
     """
     trace = case.first
     if trace is None or trace.loss is None:
@@ -119,10 +119,9 @@ def _finding(case: Case, mean: Term, other: Term, values: tuple[int, ...], summe
     sizes = [term.op.outputs[0].stats.get("absmax", 0.0) * abs(term.factor) for term in (mean, other)]
     return case.finding(
         (
-            f"{mean.op.op} is averaged over {list(values)}, and what is added to it is summed over {list(summed.shape)}: the sum "
-            "outweighs it"
+            f"{mean.op.op} is averaged over {list(values)}, and the term added to it is summed over {list(summed.shape)}: the sum outweighs it"
         ),
-        "Reduce both alike: sum both (reduction='sum'), or sum over the features of a sample and average over the batch in both.",
+        "Reduce both the same way: sum both (reduction='sum'), or sum over the features of a sample and average over the batch in both.",
         site=f"{mean.op.site}:out",
         op=mean.op.op,
         source=(made.made if made.library else None) or mean.op.source,

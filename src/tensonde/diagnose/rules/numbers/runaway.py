@@ -27,9 +27,11 @@ FEWEST, BELOW = 60, 1000.0
     explains=("watchpoint",),
 )
 def runs_away(case: Case) -> list[Finding]:
-    """A weight grew by 12 % in ten steps, faster than before, while the loss no longer fell (`weight_runaway`; a line on standard
-    error said so at once), and the loss left its range afterwards: it exceeds the best thirty losses in a row by more than they differ
-    among themselves, and stays there. The finding names the weight that began. It is silent where the loss came back, or left its range before the weight grew."""
+    """A weight grew by 12 % in ten steps, faster than before, while the loss no longer fell (`weight_runaway`; a line
+    on standard error said so at once), and the loss left its range afterwards: it exceeds the best thirty losses in a
+    row by more than they differ among themselves, and stays there. The finding names the weight that began. Silent if
+    the loss came back, or left its range before the weight grew.
+    """
     hits = [hit for hit in case.rank.hits if hit.condition == RUNAWAY]
     series = case.series("loss")
     left = left_range([value for _, value in series]) if hits else None
@@ -49,7 +51,7 @@ def runs_away(case: Case) -> list[Finding]:
             f"The training diverges from step {begun} on: {name} grew by {grown(first):.0%} in 10 steps while the loss no longer "
             f"fell; {shown - begun} steps later the loss left its range",
             (
-                f"The learning rate had grown from {usual:g} to {rates[-1][1]:g} by then: keep it at what the training was calm with."
+                f"The learning rate had grown from {usual:g} to {rates[-1][1]:g} by then: keep it at a value at which the training was stable."
                 if rose
                 else "Lower the learning rate or the momentum, clip the gradients' norm, or let the weights decay."
             ),
@@ -71,8 +73,10 @@ def runs_away(case: Case) -> list[Finding]:
 
 @rule("loss-without-floor", severity="error", phase="forward", unless=("nan-origin",))
 def no_floor(case: Case) -> list[Finding]:
-    """The loss is below 0, falls faster in its second half than in its first, and ends a thousand times as far below 0 as it was large at first: nothing holds it, as where a sign is wrong, or a minimum is taken for
-    a maximum. Densities and similarities fall below 0 as well, and slow down. Where several optimizers take turns, nothing is said."""
+    """The loss is below 0, falls faster in its second half than in its first, and ends a thousand times as far below
+    0 as it was large at first: nothing bounds it, for example because a sign is wrong, or a minimum is used for a
+    maximum. Densities and similarities also fall below 0, but slow down. Silent if several optimizers take turns.
+    """
     losses = [value for _, value in case.series("loss")]
     if len(losses) < FEWEST or len(case.stepping) != 1 or not all(map(isfinite, losses)):
         return []
@@ -91,7 +95,7 @@ def no_floor(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"The loss has no floor: it falls from {losses[0]:.3g} to {losses[-1]:.3g}, faster in the second half than before",
-            "Look at the sign of each term, and at what was meant to be a maximum: a loss that is to be made small must have a smallest value.",
+            "Check the sign of each term, and what was meant to be maximized: a loss that is minimized must have a lower bound.",
             step=len(losses) - 1,
             at=made[-1] if made else None,
             site=None if made else "loss:value",

@@ -26,15 +26,16 @@ LOOKS = 3
 
 @rule("evaluated-on-another-scale", severity="error", phase="data")
 def another_scale(case: Case) -> list[Finding]:
-    """In eval mode, again and again, a model is given inputs whose features (or channels) lie far from all that it was
-    trained on: means many standard deviations away, and a spread several times larger or smaller for most of them, while the
-    training's inputs are standardised. The normalisation was applied to one of the two only, so the evaluation says nothing.
+    """In eval mode, again and again, a model gets inputs whose features (or channels) are far from everything it was
+    trained on: means many standard deviations away, and for most of them a spread several times larger or smaller,
+    while the training's inputs are standardized. The normalization was applied to only one of the two, so the
+    evaluation says nothing.
 
-    Where the training's inputs are of no particular scale, the distance must be larger still. The mean has to differ: a
-    wider range around the same one is how a sampler starts, or what a plot looks like. Or the features differ by factors of their own, and
-    only one side is standardised: no range that somebody chose looks like that. Or all features (three or more) are those of the training
-    times one factor plus one offset: other data would differ feature by feature. Single samples, single looks and other
-    shapes are not meant.
+    If the training's inputs have no particular scale, the distance must be larger still. The mean has to differ: a
+    wider range around the same mean is how a sampler starts, or what a plot looks like. Or the features differ by
+    different factors, and only one side is standardized: no chosen range looks like that. Or all features (three or
+    more) are those of the training times one factor plus one offset: other data would differ feature by feature.
+    Single samples, single evaluations and other shapes are not reported.
     """
     found = []
     for root, rows in case.facts.scales.items():
@@ -53,12 +54,11 @@ def another_scale(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"{root} is evaluated on inputs of another scale than it is trained on: mean {_size(row.mean)} and "
+                    f"{root} is evaluated on inputs of a different scale than it is trained on: mean {_size(row.mean)} and "
                     f"spread {median(row.std):.3g} instead of {_size(means)} and {median(spread):.3g}"
                 ),
                 (
-                    "Prepare both in the same way: normalise the evaluation's inputs with mean and deviation of the "
-                    "training's."
+                    "Preprocess both in the same way: normalize the evaluation inputs with the mean and standard deviation of the training inputs."
                 ),
                 step=row.step,
                 site=f"{root}:in",
@@ -153,9 +153,10 @@ def _outside(trained: list[Spread], feature: int, mean: float) -> bool:
 
 @rule("evaluated-on-other-channels", severity="error", phase="data", unless=("evaluated-on-another-scale",))
 def other_channels(case: Case) -> list[Finding]:
-    """In evaluation the features (or channels) of the inputs are those of the training in another order: means and spreads of each are far
-    from its own in training, by how batches differ there, and are just those of another one. One side is read as BGR and the other as RGB, or has its
-    columns in another order."""
+    """In evaluation, the features (or channels) of the inputs are those of the training in a different order: the
+    mean and spread of each are far from its own in training, measured by how batches differ there, and match those of
+    another one. One side is read as BGR and the other as RGB, or has its columns in a different order.
+    """
     for root, rows in case.facts.scales.items():
         trained = [row for row in rows.trained if row.samples >= 8]
         evaluated = [row for row in rows.evaluated if row.samples >= SAMPLES and trained and _alike(row, trained[0])]
@@ -168,9 +169,9 @@ def other_channels(case: Case) -> list[Finding]:
         row = evaluated[0]
         return [
             case.finding(
-                f"{root} is evaluated on inputs whose {'channels' if len(row.shape) > 1 else 'columns'} are in another order than in training: "
+                f"{root} is evaluated on inputs whose {'channels' if len(row.shape) > 1 else 'columns'} are in a different order than in training: "
                 + ", ".join(f"{k} is {other} of the training" for k, other in enumerate(order) if k != other),
-                "Read and prepare both in the same way (RGB or BGR, the same list of columns).",
+                "Read and preprocess both in the same way (RGB or BGR, the same list of columns).",
                 step=row.step,
                 site=f"{root}:in",
                 source=row.line,

@@ -20,12 +20,12 @@ from tensonde.watch.announcing import RUNAWAY
 
 _NONFINITE = ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
 
-_AGAIN = "The steps are so short that the budget leaves no room to look at ops: run it again with --budget off for the op and its line."
+_AGAIN = "The steps are so short that the budget leaves no time to observe ops: run it again with --budget off to get the op and its line."
 
 
 @rule("watchpoint", severity="warning")
 def hit_findings(case: Case) -> list[Finding]:
-    """A watchpoint hit: an error for NaN and Inf, a warning for the rest of the recommended set, info for the user's own."""
+    """A watchpoint hit: an error for NaN and Inf, a warning for the rest of the recommended set, info for your own."""
     rank, sites = case.rank, case.sites
     own = {int(point["id"]) for point in rank.session.get("watchpoints", ()) if point.get("origin") == "user"}
     levels = (rank.session.get("overhead") or {}).get("levels") or {}

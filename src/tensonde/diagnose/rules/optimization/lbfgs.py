@@ -17,10 +17,10 @@ LEAP = 1e3
     "lbfgs-without-line-search", severity="error", phase="optimizer", explains=("exception", "nonfinite", "watchpoint")
 )
 def runs_away(case: Case) -> list[Finding]:
-    """L-BFGS evaluates the loss several times a step, on the same batch. Without a line search (`line_search_fn` is None)
-    it takes the full quasi-Newton step even where that leads uphill. Named when the loss, finite at the start of a step,
-    grows a thousandfold or overflows inside it: nothing but the optimizer's own moves has changed meanwhile. Where it comes back before the step
-    ends, that was luck, and a warning.
+    """L-BFGS evaluates the loss several times per step, on the same batch. Without a line search (`line_search_fn` is
+    None), it takes the full quasi-Newton step even if that leads uphill. Reported if the loss, finite at the start of
+    a step, grows a thousandfold or overflows inside it: only the optimizer's own moves have changed anything
+    meanwhile. If it comes back before the step ends, that was luck, and the finding is a warning.
     """
     stepping = case.stepping
     if len(stepping) != 1 or stepping[0].type != "LBFGS" or stepping[0].groups[0].get("line_search_fn"):
@@ -38,7 +38,7 @@ def runs_away(case: Case) -> list[Finding]:
         return [
             case.finding(
                 (
-                    f"L-BFGS without a line search runs away: inside of one step the loss goes from {losses[0]:.3g} "
+                    f"L-BFGS without a line search runs away: within one step, the loss goes from {losses[0]:.3g} "
                     f"to {peak:.3g}" + (" and back" if back else "")
                 ),
                 'Give it line_search_fn="strong_wolfe", or a much smaller lr.',

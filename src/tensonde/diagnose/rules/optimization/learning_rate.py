@@ -22,8 +22,9 @@ STILL = 1e-4
 
 @rule("learning-rate-too-small", severity="warning", phase="optimizer", unless=("gradients-still-scaled",))
 def too_small(case: Case) -> list[Finding]:
-    """All steps together could not have moved any weight by a two hundredth of its size, and the loss has not
-    moved by a hundredth either, or by no more than chance."""
+    """All steps together could not have moved any weight by a two-hundredth of its size, and the loss has not moved
+    by a hundredth either, or by no more than chance.
+    """
     stepping = case.stepping
     losses = [value for _, value in case.series("loss") if isfinite(value)]
     rates = [value for _, value in case.series("lr/0")]
@@ -45,7 +46,7 @@ def too_small(case: Case) -> list[Finding]:
                 f"A learning rate of {max(rates):g} moves the weights by {max(moves):.0e} of their size in "
                 f"{len(rates)} steps"
             ),
-            "Raise it a hundredfold or more, and look at the scale of the loss.",
+            "Raise it by a factor of 100 or more, and check the scale of the loss.",
             site="lr",
             source=stepping[0].made,
             evidence={
@@ -61,9 +62,10 @@ def too_small(case: Case) -> list[Finding]:
 
 @rule("learning-rate-too-large", severity="error", phase="optimizer")
 def too_large(case: Case) -> list[Finding]:
-    """The loss leaps at the very first steps and never comes back to where it began, and weights grow manifold in those
-    steps: the first updates are larger than the weights. Where it ends in NaN or Inf, `divergence` tells. A loss that may be
-    negative (a similarity, a likelihood) has no size that a leap could be measured by: it must not be below 0.
+    """The loss jumps at the very first steps and never returns to its initial value, and weights grow manifold in
+    those steps: the first updates are larger than the weights. If it ends in NaN or Inf, `divergence` reports it. A
+    loss that may be negative (a similarity, a likelihood) has no scale to measure a jump against: the loss must not
+    be below 0.
     """
     stepping = case.stepping
     series = case.series("loss")
@@ -87,10 +89,10 @@ def too_large(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"The loss leaps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: "
+                f"The loss jumps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: "
                 f"a learning rate of {rates[0] if rates else 0:g} is too large"
             ),
-            "Lower it tenfold or more, or warm it up; clipping the gradient's norm helps against single leaps.",
+            "Lower it by a factor of 10 or more, or warm it up; clipping the gradient's norm helps against single jumps.",
             step=1,
             site=f"{name}:value",
             source=stepping[0].made,

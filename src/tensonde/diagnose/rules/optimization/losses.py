@@ -39,11 +39,12 @@ def _at(op: OpRecord) -> str:
 
 @rule("activation-before-logit-loss", severity="error", phase="forward")
 def squashed(case: Case) -> list[Finding]:
-    """What is to be a raw score has gone through an activation before a loss that applies (log-)softmax or sigmoid itself: the
-    framework's (cross_entropy), or one's own (log_softmax, and the targets' classes taken from it).
+    """A raw score went through an activation before a loss that applies (log-)softmax or sigmoid itself: the
+    framework's loss (cross_entropy), or a hand-written one (log_softmax, then selecting the targets' classes).
 
-    Of softmax or sigmoid, the loss still falls, but its gradient is small and cannot get to zero. After ReLU no class can get a score
-    below 0, and classes whose score is 0 get no gradient. log_softmax twice changes nothing and is not meant.
+    With softmax or sigmoid, the loss still falls, but its gradient is small and cannot reach zero. After ReLU, no
+    class can have a score below 0, and classes with score 0 get no gradient. log_softmax twice changes nothing and is
+    not reported.
     """
     for trace, loss in case.trained_ops():
         if not loss.inputs or not loss.inputs[0].requires_grad:
@@ -57,7 +58,7 @@ def squashed(case: Case) -> list[Finding]:
         does = f"applies {outer} itself" if loss.op != outer else "squashes the scores again"
         return [
             case.finding(
-                f"ReLU on the logits that {loss.op} gets" if rectified else f"{inner} before {loss.op}, which {does}",
+                f"ReLU on the logits of {loss.op}" if rectified else f"{inner} before {loss.op}, which {does}",
                 "Take the activation off the last layer."
                 if rectified
                 else f"Give {loss.op} the raw logits: take {inner} out of the model's output (keep it for predictions only).",
@@ -80,8 +81,9 @@ def squashed(case: Case) -> list[Finding]:
 
 @rule("log-probabilities-expected", severity="error", phase="forward")
 def not_log_probabilities(case: Case) -> list[Finding]:
-    """nll_loss, ctc_loss or kl_div is given values that are no log-probabilities, which are never above 0: softmax without log, raw
-    logits; and for kl_div whatever has not one value below 0."""
+    """nll_loss, ctc_loss or kl_div gets values that are not log-probabilities, which are never above 0: softmax
+    without log, or raw logits; for kl_div, any values of which none is below 0.
+    """
     found = []
     for trace, loss in _trained(case, "nll_loss", "ctc_loss", "kl_div"):
         given = loss.inputs[0]
@@ -102,7 +104,7 @@ def not_log_probabilities(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"{loss.op} expects log-probabilities and is given the output of {op.op} (up to {highest:.3g})",
+                f"{loss.op} expects log-probabilities and gets the output of {op.op} (up to {highest:.3g})",
                 "Use log_softmax before it"
                 + (", or cross_entropy on the raw logits." if loss.op == "nll_loss" else "."),
                 step=trace.step,
@@ -118,11 +120,13 @@ def not_log_probabilities(case: Case) -> list[Finding]:
 
 @rule("ctc-targets-misfit", severity="error", phase="forward")
 def ctc_targets(case: Case) -> list[Finding]:
-    """The targets of ctc_loss hold its own blank: a class has the index that stands for "nothing here", so it can be neither learnt nor read off. Told where
-    the blank is the lowest or the highest index and targets are joined to one row; in padded ones it may be the padding.
+    """The targets of ctc_loss contain its own blank: a class has the index that stands for "nothing here", so it can
+    be neither learned nor decoded. Reported if the blank is the lowest or the highest index and the targets are
+    concatenated into one row; in padded targets it may be the padding.
 
-    Or some targets are longer than any of the inputs, so that they cannot be aligned: their loss is infinite, or 0 with `zero_infinity`, which hides
-    it. The lengths of the inputs are those that reach the loss, after all strides."""
+    Or some targets are longer than any of the inputs, so they cannot be aligned: their loss is infinite, or 0 with
+    `zero_infinity`, which hides it. The input lengths are those that reach the loss, after all strides.
+    """
     return _blank_among_targets(case) or _inputs_too_short(case)
 
 
@@ -136,8 +140,7 @@ def _blank_among_targets(case: Case) -> list[Finding]:
             return [
                 case.finding(
                     f"The targets of ctc_loss hold {blank}, which is its blank",
-                    "Keep one index free for the blank: number the classes from 1 on (blank=0), or give the model one class more and the "
-                    "last index as blank.",
+                    "Keep one index free for the blank: number the classes from 1 on (blank=0), or give the model one more class and use the last index as blank.",
                     step=trace.step,
                     at=loss,
                     evidence={
@@ -161,7 +164,7 @@ def _inputs_too_short(case: Case) -> list[Finding]:
             continue
         return [
             case.finding(
-                f"ctc_loss has inputs of at most {longest:.0f} frames and targets of up to {needed:.0f}: these cannot be aligned",
+                f"ctc_loss has inputs of at most {longest:.0f} frames and targets of up to {needed:.0f}, which cannot be aligned",
                 "Give it the lengths of the log-probabilities (frames after the model's strides), and use less stride if they are too short.",
                 step=trace.step,
                 at=loss,
@@ -178,11 +181,12 @@ def _inputs_too_short(case: Case) -> list[Finding]:
 
 @rule("softmax-over-wrong-dimension", severity="error", phase="forward")
 def wrong_dimension(case: Case) -> list[Finding]:
-    """softmax is taken over a dimension that is not the one used as classes, or as weights, afterwards.
+    """softmax runs over a dimension that is not the one used as classes, or as weights, afterwards.
 
-    Before a classification loss the classes are dimension 1 (the last one of a matrix): softmax over another one
-    makes the samples of a batch compete. As attention weights (`weights @ values`) the product sums over the last
-    dimension, and so must the softmax be over it. Assignments to clusters, which are summed over their members, are not meant.
+    Before a classification loss, the classes are dimension 1 (the last one of a matrix): softmax over another
+    dimension makes the samples of a batch compete. As attention weights (`weights @ values`), the product sums over
+    the last dimension, so the softmax must run over it, too. Assignments to clusters, which are summed over their
+    members, are not reported.
     """
     trace = case.first
     if trace is None:
@@ -266,8 +270,9 @@ def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> 
 
 @rule("normalised-over-one-value", severity="error", phase="forward")
 def over_one_value(case: Case) -> list[Finding]:
-    """softmax, cross_entropy or a normalisation over a single value: softmax of one number is 1 and (x - mean) / std of it is 0 whatever comes in, so that
-    nothing before it gets a gradient. The size alone tells."""
+    """softmax, cross_entropy or a normalization runs over a single value: softmax of one number is 1 and (x - mean) /
+    std of it is 0 whatever comes in, so nothing before it gets a gradient. The size alone shows it.
+    """
     return _single_class(case) or one_value(case)
 
 
@@ -313,9 +318,9 @@ def _single_class(case: Case) -> list[Finding]:
 @rule("loss-broadcasts", severity="error", phase="forward")
 def broadcasting(case: Case) -> list[Finding]:
     """Predictions and targets of different shapes, (N, 1) and (N,), are broadcast to (N, N): every prediction is
-    compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch, in a
-    difference of one's own, and in a product (log-probabilities with advantages, losses with weights) that is then averaged
-    as a whole: the mean of all products is the product of the means.
+    compared with every target, and the best that can be learned is the mean. Detected in torch's losses, in a
+    hand-written difference, and in a product (log-probabilities with advantages, losses with weights) that is then
+    averaged as a whole: the mean of all products is the product of the means.
     """
     for trace, op in case.trained_ops():
         if len(op.inputs) < 2:

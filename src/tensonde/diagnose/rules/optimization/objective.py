@@ -22,11 +22,11 @@ _LAYERS = ops(Trait.AFFINE | Trait.TRANSPOSED)
 
 @rule("loss-maximised", severity="error", phase="optimizer")
 def maximised(case: Case) -> list[Finding]:
-    """The training makes an error larger, or the likelihood of the right classes smaller, and it gets worse and worse: the optimizer was made with
-    `maximize=True`, the script's own update goes up the gradient, the loss is the negative of an error (by `-` or a factor below 0), or the mean of
-    log-probabilities without a minus sign.
+    """The training makes an error larger, or the likelihood of the right classes smaller, and gets worse and worse:
+    the optimizer was made with `maximize=True`, the script's own update goes up the gradient, the loss is the
+    negative of an error (by `-` or a factor below 0), or the mean of log-probabilities without a minus sign.
 
-    Several optimizers (an adversary), and losses with a term of another kind, such as rewards, are not meant.
+    Several optimizers (an adversary), and losses with a term of another kind, such as rewards, are not reported.
     """
     stepping = case.stepping
     trace = case.first
@@ -48,9 +48,9 @@ def maximised(case: Case) -> list[Finding]:
     why = (
         up
         if climbs
-        else "the log-probabilities of the right classes are minimised"
+        else "the log-probabilities of the right classes are minimized"
         if term.likelihood
-        else "its negative is minimised"
+        else "its negative is minimized"
     )
     what = "The error" if term.likelihood else term.op.op
     return [
@@ -58,13 +58,13 @@ def maximised(case: Case) -> list[Finding]:
             f"{what} is made larger: {why}, from {first:.3g} to {end:.3g}",
             "Minimise it: "
             + (
-                "leave maximize=True to rewards."
+                "use maximize=True only for rewards."
                 if climbs and stepping
                 else "subtract the gradient, p -= lr * p.grad."
                 if climbs
                 else "put a minus sign before the mean."
                 if term.likelihood and term.turned is None
-                else "take the minus sign off the loss."
+                else "remove the minus sign from the loss."
             ),
             site="loss:value",
             op=term.op.op,
@@ -87,8 +87,8 @@ SUMMED, UNREDUCED = 256, 16
 
 @rule("loss-summed", severity="warning", phase="forward")
 def summed(case: Case) -> list[Finding]:
-    """The training diverges, and its loss is a sum over many values: gradients grow with their number, and with it what
-    a learning rate means. Said beside the learning rate, for either of the two is what must change.
+    """The training diverges, and its loss is a sum over many values: gradients grow with their number, and so does
+    the effect of a learning rate. Reported beside the learning rate, because either of the two must change.
     """
     trace = case.first
     op = trace.ops[trace.loss] if trace is not None and trace.loss is not None else None
@@ -110,7 +110,7 @@ def summed(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"The loss {what}: its gradients are {count} times those of a mean",
-            'Use reduction="mean", or a learning rate as many times smaller.',
+            'Use reduction="mean", or a learning rate smaller by that factor.',
             step=growth.step,
             site=f"{op.site}:out",
             op=op.op,
@@ -123,8 +123,8 @@ def summed(case: Case) -> list[Finding]:
 
 @rule("outputs-differentiated-too", severity="error", phase="backward")
 def beside_the_loss(case: Case) -> list[Finding]:
-    """A function that gives more than its loss is differentiated as a whole: the gradients are those of the loss plus the sum of all
-    other values that it gives, such as logits. Only MindSpore allows this.
+    """A function that returns more than its loss is differentiated as a whole: the gradients are those of the loss
+    plus the sum of all its other outputs, such as logits. Only MindSpore allows this.
     """
     beside = case.facts.beside_loss
     if beside is None or not beside.shapes:
@@ -133,7 +133,7 @@ def beside_the_loss(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"The gradients are those of the loss plus the sum of what is returned beside it ({shapes})",
-            "Give has_aux=True where the function is differentiated, or return the loss alone.",
+            "Pass has_aux=True where the function is differentiated, or return only the loss.",
             site="loss:value",
             source=beside.line or case.facts.sequence.backward_line,
             evidence={"shapes": beside.shapes},
@@ -144,11 +144,11 @@ def beside_the_loss(case: Case) -> list[Finding]:
 
 @rule("sample-without-gradient", severity="error", phase="backward")
 def unreachable_sample(case: Case) -> list[Finding]:
-    """A random sample is made of a part's outputs with the graph cut (`.data`, `detach()`, or `sample()` of a
+    """A random sample is made from a part's outputs with the graph cut (`.data`, `detach()`, or `sample()` of a
     distribution where `rsample()` is meant) and goes into a layer on the way to the loss. The part gets no gradient
-    through it, only from other terms such as a KL divergence: it learns to please those alone.
+    through it, only from other terms such as a KL divergence: it learns to satisfy those alone.
 
-    Actions of a policy are not meant: they go into a log-probability, which compares them with the mean.
+    Actions of a policy are not reported: they go into a log-probability, which compares them with the mean.
     """
     trace = case.first
     reached = set(case.facts.reached)
@@ -173,7 +173,7 @@ def unreachable_sample(case: Case) -> list[Finding]:
                 (
                     "Use rsample(): it lets the gradient through."
                     if made.op == "normal"
-                    else f"Take {called} away: mean + std * noise lets the gradient through."
+                    else f"Remove {called}: mean + std * noise lets the gradient through."
                 ),
                 site=f"{made.module}:out" if made.module else f"{made.site}:out",
                 op=made.op,

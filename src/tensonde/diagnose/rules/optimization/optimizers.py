@@ -23,9 +23,9 @@ KEPT = 0.98
 
 @rule("weights-reset", severity="error")
 def weights_reset(case: Case) -> list[Finding]:
-    """All weight matrices of an optimizer are given random values again (`nn.init`, `reset_parameters()`) after it has
-    stepped, more than once, and it goes on stepping: what was learnt until then is lost each time. A run for each fold or
-    seed makes a new optimizer as well; resetting one layer now and then is a method.
+    """All weight matrices of an optimizer get random values again (`nn.init`, `reset_parameters()`) after it has
+    stepped, more than once, and it continues stepping: everything learned until then is lost each time. A run per
+    fold or seed also creates a new optimizer; resetting one layer now and then is a method.
     """
     found = []
     for reset in case.facts.refilled:
@@ -34,8 +34,8 @@ def weights_reset(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"All weights of {optimizer.type} are initialised again {reset.times} times while it trains them",
-                "Initialise once, before the training loop.",
+                f"All weights of {optimizer.type} are reinitialized {reset.times} times while it trains them",
+                "Initialize once, before the training loop.",
                 step=None,
                 source=reset.line,
                 evidence={
@@ -52,12 +52,12 @@ def weights_reset(case: Case) -> list[Finding]:
 @rule("nothing-updates-parameters", severity="error")
 def nothing_updates(case: Case) -> list[Finding]:
     """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
-    that a gradient scaler skips are another matter (`scaler-skips-all`). Silent where parameters change all the same: the
-    step may be part of compiled code, or another rank may step and send its weights.
+    that a gradient scaler skips have their own rule (`scaler-skips-all`). Silent if parameters change all the same:
+    the step may be part of compiled code, or another rank may step and send its weights.
 
-    Or there is no optimizer, gradients are cleared again in every step, and nothing ever changes a parameter: the script's own update is missing or its
-    learning rate is 0. Silent then where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model in
-    eval mode, or of one whose weights were loaded.
+    Or there is no optimizer, gradients are cleared in every step, and nothing ever changes a parameter: the script's
+    own update is missing or its learning rate is 0. Silent then if gradients may be all that is wanted: of inputs
+    (the loss has other leaves that require a gradient), of a model in eval mode, or of one whose weights were loaded.
     """
     return _never_steps(case) or _no_own_update(case)
 
@@ -122,15 +122,15 @@ def _renewed(case: Case) -> list[RenewedFact]:
 
 @rule("optimizer-made-every-step", severity="error", phase="optimizer")
 def made_every_step(case: Case) -> list[Finding]:
-    """A new optimizer is made for every step on the same parameters: what it remembers (momentum, Adam's moments) starts
-    from zero each time, so that Adam becomes sign descent and momentum has no effect.
+    """Every step creates a new optimizer for the same parameters: what it remembers (momentum, Adam's moments) starts
+    from zero each time, so Adam becomes sign descent and momentum has no effect.
 
-    Plain SGD remembers nothing and is not meant, nor are inner loops that take several steps with each.
+    Plain SGD remembers nothing and is not reported, nor are inner loops that take several steps with each optimizer.
     """
     return [
         case.finding(
-            f"A new {made.type} is made for every step: {made.count} of them, none remembers anything",
-            "Make the optimizer once, before the loop.",
+            f"A new {made.type} is created for every step: {made.count} of them, and none remembers anything",
+            "Create the optimizer once, before the loop.",
             source=made.line,
             evidence={"made": made.count, "steps": made.steps},
             confidence=0.93,
@@ -145,8 +145,9 @@ FIRST_STEPS = 5
 
 @rule("learning-rate-zero", severity="error")
 def learning_rate_zero(case: Case) -> list[Finding]:
-    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
-    turns a rate above 0 into that, it is the scheduler that is named."""
+    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learned. If a scheduler
+    turns a rate above 0 into 0, the finding names the scheduler.
+    """
     found = []
     counted = len(case.stepping) == 1
     for k, optimizer in enumerate(case.stepping):
@@ -190,11 +191,11 @@ def learning_rate_zero(case: Case) -> list[Finding]:
 def weight_decay(case: Case) -> list[Finding]:
     """Weight decay pulls harder than the gradient from the start, and the weights shrink towards zero.
 
-    With decay coupled to the gradient (SGD, Adam) the two are compared as they are added, wd * |w| against |g|; with
-    decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom. Where it is more than
-    5 %, nothing that a step learns outlasts the next dozen, whatever the weights do. The same pull may come from a term of the loss that is computed of
-    parameters alone (a penalty many times larger than the rest, under which weights shrink to a third and less), or from the program's own lines
-    that shrink weights between steps.
+    With decay coupled to the gradient (SGD, Adam), the two are compared as they are added, wd * |w| against |g|; with
+    decoupled decay (AdamW), a step shrinks weights by lr * wd, and more than 0.2 % per step is far from usual. Above
+    5 %, nothing that a step learns outlasts the next dozen, whatever the weights do. The same pull may come from a
+    term of the loss that is computed from parameters alone (a penalty many times larger than the rest, under which
+    weights shrink to a third or less), or from the program's own lines that shrink weights between steps.
     """
     found = _penalty(case) or _shrunk_by_hand(case)
     for optimizer in case.stepping:
@@ -219,7 +220,7 @@ def weight_decay(case: Case) -> list[Finding]:
                 case.finding(
                     f"weight_decay={decay:g} of {optimizer.type} outweighs the gradient: weights decay towards 0",
                     (
-                        f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
+                        f"momentum={momentum:g} and weight_decay={decay:g} look swapped: exchange them."
                         if swapped
                         else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
                     ),
@@ -266,7 +267,7 @@ def _penalty(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"A penalty of the weights outweighs the rest of the loss ({size:.3g} against {rest:.3g}): weights shrink towards 0",
-                "Weigh it far less (1e-4 is usual), so that it is a small part of the loss.",
+                "Give it a far smaller weight (1e-4 is usual), so that it is a small part of the loss.",
                 source=made.source,
                 op=made.op,
                 evidence={"penalty": size, "rest": rest, "weights": len(norms)},
@@ -295,7 +296,7 @@ def _shrunk_by_hand(case: Case) -> list[Finding]:
     name = hit[0]
     return [
         case.finding(
-            f"Weights lose {1 - shares[name]:.1%} of their size between steps: what is learnt is gone after a few",
+            f"Weights lose {1 - shares[name]:.1%} of their size between steps: what is learned is gone after a few",
             "Look for the line that multiplies parameters after each step, and shrink them far less (1e-4 of the learning rate is usual).",
             site=f"{name}:value",
             source=optimizers[0].step_line or optimizers[0].made,
@@ -334,14 +335,14 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
 
 @rule("betas-exchanged", severity="warning", phase="optimizer")
 def betas(case: Case) -> list[Finding]:
-    """Adam with a first beta of 0.99 and more, above the second: the two look exchanged."""
+    """Adam has a first beta of 0.99 or more, above the second: the two look swapped."""
     for optimizer in case.stepping:
         for group in optimizer.groups:
             given = group.get("betas")
             if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
                 return [
                     case.finding(
-                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer.type} look exchanged",
+                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer.type} look swapped",
                         "The first belongs to the mean (0.9), the second to the square (0.999).",
                         source=optimizer.made,
                         evidence={"betas": given},

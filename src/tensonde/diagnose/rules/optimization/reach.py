@@ -25,10 +25,11 @@ BEYOND = 0.5
 
 @rule("output-cannot-reach-targets", severity="error", phase="forward")
 def out_of_reach(case: Case) -> list[Finding]:
-    """A distance (mean squared error and the like, or one's own difference) between the output of a bounded activation and targets that
-    lie far outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
-    gap. A ReLU reaches no target below 0, so a fifth of them there is enough. Outputs that are scaled afterwards are another matter; so are
-    targets a little beyond the range."""
+    """A distance (mean squared error and the like, or a hand-written difference) compares the output of a bounded
+    activation with targets far outside its range: a tanh never gives 30, a ReLU never gives -3. The activation
+    saturates, and the loss stays at the gap. A ReLU reaches no target below 0, so a fifth of such targets is enough.
+    Outputs that are scaled afterwards are not reported; nor are targets slightly beyond the range.
+    """
     measured = [(trace, *found) for trace in case.stages for found in distances(trace)]
     for trace, loss, output, target in measured:
         op = made_by(trace, output)
@@ -38,7 +39,7 @@ def out_of_reach(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{op.op}{where(op)} gives the output, and the targets of {loss.op} go {gap}",
-                "Leave the activation off the last layer, or scale: the targets into its range, or its output to theirs.",
+                "Remove the activation from the last layer, or scale the targets into its range, or its output into theirs.",
                 step=trace.step,
                 site=f"{op.site}:out",
                 op=op.op,
@@ -74,10 +75,11 @@ def _gap(op: OpRecord, target: TensorFact) -> str:
 
 @rule("constant-output-is-best", severity="warning", phase="forward")
 def constant_is_best(case: Case) -> list[Finding]:
-    """Every term of the loss is a distance of two outputs that are both trained (two views of one sample), and no term
-    has anything else in it: data, negatives, a variance to keep up. One constant for everything makes it zero, and that is
-    what is learnt. Stopping the gradient of one side, as SimSiam and BYOL do, is what prevents it; derivatives by inputs
-    (a residual of an equation) are another matter."""
+    """Every term of the loss is a distance between two outputs that are both trained (two views of one sample), and
+    no term contains anything else: data, negatives, a variance to keep up. One constant for everything makes the loss
+    zero, and that is what the model learns. Stopping the gradient of one side, as SimSiam and BYOL do, prevents this.
+    Derivatives with respect to inputs (a residual of an equation) are not reported.
+    """
     trace = case.first
     stepping = case.stepping
     if trace is None or trace.loss is None or len(stepping) != 1 or case.facts.sequence.foreign_leaves:
@@ -92,10 +94,9 @@ def constant_is_best(case: Case) -> list[Finding]:
     first = terms[0]
     return [
         case.finding(
-            f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant is best",
+            f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant output is best",
             (
-                "detach() one side (with a predictor on the other), or add what a constant does badly at: negatives, "
-                "a variance term, labels."
+                "detach() one side (with a predictor on the other), or add something that penalizes a constant: negatives, a variance term, labels."
             ),
             at=first,
             evidence={"terms": [f"{term.op} {term.source or ''}".strip() for term in terms[:8]]},
@@ -150,13 +151,15 @@ def _with_data(trace: Trace, fact: TensorFact) -> bool:
 
 @rule("target-is-input", severity="error", phase="forward")
 def target_is_input(case: Case) -> list[Finding]:
-    """The targets of cross_entropy are, in every batch, the very numbers that the model was given, and the model looks at
-    each position (and at those before it) directly: to repeat what it sees is all that it learns. A language model's
-    targets are shifted by one. Attention or anything else beside residual connections does not hide the position. Where a state that was computed from the inputs stands between (an autoencoder), or
-    positions are hidden, to give the input back is a task.
+    """In every batch, the targets of cross_entropy are exactly the numbers that the model got, and the model sees
+    each position (and those before it) directly: it learns only to repeat what it sees. A language model's targets
+    are shifted by one. Attention or anything else beside residual connections does not hide the position. If a state
+    computed from the inputs lies in between (an autoencoder), or positions are hidden, reproducing the input is a
+    real task.
 
-    Also where a model adds what it computes to its input, and the sum is compared with this input: in two steps that were asked or more, a
-    constant in the place of what it computes takes the loss to nothing."""
+    Also reported if a model adds what it computes to its input, and the sum is compared with this input: in two or
+    more of the tested steps, replacing what it computes by a constant reduces the loss to nothing.
+    """
     nothing = [a for a in case.facts.answers if a.experiment == "nothing-learnt" and a.part == "passed on"]
     if len(nothing) > 1:
         last = nothing[-1]

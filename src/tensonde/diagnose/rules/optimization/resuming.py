@@ -12,12 +12,12 @@ JUMP = 2.0
 
 @rule("schedule-not-resumed", severity="error", phase="optimizer")
 def not_resumed(case: Case) -> list[Finding]:
-    """An optimizer is given the state of an earlier run, with the small learning rate that its schedule had come to. Its
-    scheduler is a new one that counts from 0 (it has counted its own steps and no others): at its first step, or when it is made, the
-    learning rate jumps back up.
+    """An optimizer gets the state of an earlier run, with the small learning rate that its schedule had reached. Its
+    scheduler is a new one that counts from 0 (it has counted only its own steps): at its first step, or when it is
+    created, the learning rate jumps back up.
 
-    Silent for a scheduler that was given its state, that is made with `last_epoch` or stepped with an epoch, that was stepped
-    forward before the training goes on, and for schedules that go on from the rate that they find.
+    Silent for a scheduler that got its state, that is created with `last_epoch` or stepped with an epoch, that was
+    stepped forward before the training continues, and for schedules that continue from the current rate.
     """
     found = []
     for fact in case.facts.resumed:
@@ -36,7 +36,7 @@ def _fresh(scheduler: SchedulerFact) -> bool:
 def _finding(case: Case, fact: ResumedFact, scheduler: SchedulerFact, rate: float) -> Finding:
     return case.finding(
         (
-            f"{scheduler.type} begins again when the training is resumed: the learning rate jumps from {fact.lr:.3g} back to "
+            f"{scheduler.type} starts over when the training is resumed: the learning rate jumps from {fact.lr:.3g} back to "
             f"{rate:.3g}"
         ),
         "Save scheduler.state_dict() with the optimizer's, and load it into the new scheduler after the optimizer's.",

@@ -32,9 +32,11 @@ def _base(case: Case, schedulers: list[SchedulerFact]) -> float:
 
 @rule("learning-rate-never-reached", severity="error", phase="optimizer")
 def never_reached(case: Case) -> list[Finding]:
-    """The learning rate never comes near the one that was asked for: it rises through the whole training and ends far below (a warm-up that is
-    longer than the training; a rate that grows by one factor is a search), or the function of a LambdaLR, whose values are multiplied with the rate, gives rates itself, so that they
-    are multiplied with each other. With a scheduler or by the program's own line."""
+    """The learning rate never comes near the requested one. Either it rises through the whole training and ends far
+    below it (a warm-up that is longer than the training; a rate that grows by one factor is a search); or the
+    function of a LambdaLR, whose values are multiplied by the rate, returns rates itself, so that two rates are
+    multiplied. With a scheduler or by the program's own line.
+    """
     schedulers = case.facts.schedulers
     course = [value for _, value in case.series("lr/0")]
     base = _base(case, schedulers)
@@ -53,11 +55,11 @@ def never_reached(case: Case) -> list[Finding]:
     called = scheduler.type if scheduler is not None else "The program's own schedule"
     return [
         case.finding(
-            f"{called} multiplies the learning rate of {base:g} with a rate: it is {max(course):.1e} at most"
+            f"{called} multiplies the learning rate of {base:g} by a rate: it is {max(course):.1e} at most"
             if squared
             else f"The warm-up of {scheduler.type if scheduler else 'the program'} never ends: the learning rate gets to {course[-1] / base:.1%} "
             f"of {base:g} in {len(course)} steps",
-            "Let its function give a factor, 1 at the beginning (or make the optimizer with lr=1)."
+            "Make its function return a factor, 1 at the beginning (or create the optimizer with lr=1)."
             if squared
             else f"Make the warm-up a small part of the {len(course)} steps"
             + (f" ({name} is {given.value:g})." if given else "."),
@@ -83,9 +85,10 @@ def _by_factor(course: list[float]) -> bool:
 
 @rule("learning-rate-collapses", severity="error", phase="optimizer")
 def collapse(case: Case) -> list[Finding]:
-    """The learning rate is below a thousandth of its start for more than half of the training: its schedule (a scheduler, or the program's own
-    lines) was made for fewer steps (epochs) than there are, as when a schedule in epochs is stepped at every batch. One that watches a value
-    goes by what it was made with: its direction (`mode`) and its patience.
+    """The learning rate is below a thousandth of its start for more than half of the training: its schedule (a
+    scheduler, or the program's own lines) was made for fewer steps (epochs) than there are, for example a schedule in
+    epochs that is stepped at every batch. A scheduler that watches a value is judged by its settings: its direction
+    (`mode`) and its patience.
     """
     schedulers = [s for s in case.facts.schedulers if s.steps > 1]
     course = rates(case)
@@ -161,10 +164,11 @@ def _watching(
 
 @rule("schedule-starts-over", severity="warning", phase="optimizer")
 def starts_over(case: Case) -> list[Finding]:
-    """A cosine schedule has come to its end and goes on: the learning rate climbs back to its start, again and again.
+    """A cosine schedule has reached its end and continues: the learning rate climbs back to its start, again and
+    again.
 
-    CosineAnnealingLR is meant for one way down, T_max steps long; restarts have a class of their own. Stepped at every
-    batch with T_max in epochs, it swings.
+    CosineAnnealingLR is meant for one way down, T_max steps long; restarts have their own class. Stepped at every
+    batch with T_max in epochs, it oscillates.
     """
     rates = [value for _, value in case.series("lr/0")]
     for scheduler in case.facts.schedulers:
@@ -196,9 +200,12 @@ def starts_over(case: Case) -> list[Finding]:
 
 @rule("scheduler-out-of-step", severity="warning", phase="optimizer")
 def out_of_step(case: Case) -> list[Finding]:
-    """A scheduler is not stepped along with the optimizer that is trained: never, in several epochs to the training's end; before the first
-    `optimizer.step()`, so that the first value is skipped and every other is one step early; of an optimizer that is never stepped; or it is made anew
-    again and again, so that it never gets beyond its first values. In all but the second, the schedule has no effect."""
+    """A scheduler is not stepped along with the optimizer that is trained. Either it is never stepped, in several
+    epochs to the training's end; or it is stepped before the first `optimizer.step()`, so that the first value is
+    skipped and every other is one step early; or it belongs to an optimizer that is never stepped; or it is created
+    again and again, so that it never gets past its first values. In all but the second case, the schedule has no
+    effect.
+    """
     found = _idle(case) or _of_another(case) or _made_again(case) or _too_early(case)
     return [found] if found is not None else []
 
@@ -264,7 +271,7 @@ def _of_another(case: Case) -> Finding | None:
             return _told(
                 case,
                 f"{scheduler.type} schedules an optimizer that is never stepped",
-                "Make the scheduler with the optimizer that is stepped (after the last time it is made anew).",
+                "Create the scheduler with the optimizer that is stepped (after the optimizer is created for the last time).",
                 scheduler.made,
                 {"scheduler_steps": scheduler.steps},
                 0.85,
@@ -283,8 +290,8 @@ def _made_again(case: Case) -> Finding | None:
         if len(group) >= AGAIN and len(course) >= 30 and len(set(course)) == 1 and case.facts.optimizers[k].steps >= 30:
             return _told(
                 case,
-                f"{group[0].type} is made anew again and again ({len(group)} times or more): the learning rate stays at {course[0]:g}",
-                "Make the scheduler once, before the loop, and step that one.",
+                f"{group[0].type} is created again and again ({len(group)} times or more): the learning rate stays at {course[0]:g}",
+                "Create the scheduler once, before the loop, and step that one.",
                 line,
                 {"made": len(group), "steps_of_each": group[0].steps, "lr": course[0]},
                 0.9,

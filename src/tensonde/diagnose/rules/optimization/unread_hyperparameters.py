@@ -9,11 +9,13 @@ from tensonde.model.finding import Finding
 
 @rule("hyperparameter-set-to-no-effect", severity="error", phase="optimizer")
 def no_effect(case: Case) -> list[Finding]:
-    """The program changes a hyperparameter in `optimizer.defaults`, as an attribute of the optimizer (`optimizer.lr`), or under another name in its
-    groups (`group["learning_rate"]`), after the optimizer was made, and all groups still have the value that they were made with. A step
-    reads the groups; defaults are only looked at when a group is added, and the others by nobody: the change has no effect.
+    """After the optimizer was made, the program changes a hyperparameter in `optimizer.defaults`, as an attribute of
+    the optimizer (`optimizer.lr`), or under a wrong name in its groups (`group["learning_rate"]`), and all groups
+    still have their original value. A step reads the groups. Defaults are read only when a group is added, and nobody
+    reads the others: the change has no effect.
 
-    Silent when a group was added since, when the groups were changed as well, and when they have the new value."""
+    Silent if a group was added since, if the groups were changed as well, or if they have the new value.
+    """
     found = []
     for optimizer in case.stepping:
         unread = optimizer.unread
@@ -28,7 +30,7 @@ def no_effect(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"{spelled} was set to {unread.value:g} after {optimizer.type} was made: its groups keep {name} "
+                    f"{spelled} was set to {unread.value:g} after {optimizer.type} was made, but its groups keep {name} "
                     f"{', '.join(f'{value:g}' for value in used)}"
                 ),
                 f"Set it in the groups: for group in optimizer.param_groups: group[{name!r}] = ...",

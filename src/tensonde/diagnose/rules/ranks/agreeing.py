@@ -19,10 +19,11 @@ def _at(line: SourceLine | None) -> _Key:
 
 @world_rule("numbered-differently", severity="error", phase="data")
 def numbered(world: World) -> Iterator[Finding]:
-    """The ranks hold a model together, and a variable of the program numbers words or classes (`{word: index}`) otherwise on each of them: the
-    same row of an embedding, or the same output, stands for something else on another rank.
+    """The ranks hold one model together, and a variable of the program numbers words or classes (`{word: index}`)
+    differently on each of them: the same row of an embedding, or the same output, stands for something else on
+    another rank.
 
-    The order of a set of strings differs between processes, and so may that of the files in a folder.
+    The order of a set of strings differs between processes, and so may the order of the files in a folder.
     """
     if not world.replicas and not world.reduced and not world.sharded and not world.together:
         return
@@ -36,7 +37,7 @@ def numbered(world: World) -> Iterator[Finding]:
             if apart:
                 word = apart[0]
                 yield world.first.finding(
-                    f"{key[0]} has other numbers on each rank: {word!r} is {found[0].keys[word]} on one and {other.keys[word]} on another",
+                    f"{key[0]} has different numbers on each rank: {word!r} is {found[0].keys[word]} on one and {other.keys[word]} on another",
                     "Make the order the same on all ranks before it is numbered: `sorted(set(words))`, `sorted(os.listdir(folder))`; or number on "
                     "rank 0 and send the result (dist.broadcast_object_list).",
                     step=None,
@@ -54,14 +55,16 @@ def numbered(world: World) -> Iterator[Finding]:
 
 @world_rule("hashed-differently", severity="warning", phase="data")
 def hashed(world: World) -> Iterator[Finding]:
-    """The ranks hold a model together, the program takes the remainder of `hash(...)`, as for a bucket of an embedding or for a split, and the ranks hash the
-    same string to different numbers: Python salts the hash of strings anew in every process."""
+    """The ranks hold one model together, the program takes the remainder of `hash(...)`, for example for a bucket of
+    an embedding or for a split, and the ranks hash the same string to different numbers: Python salts the hash of
+    strings differently in every process.
+    """
     if not world.replicas and not world.reduced and not world.sharded and not world.exchanging:
         return
     found = [case.facts.beginning.hashing for case in world.cases]
     if all(one.line is not None for one in found) and len({one.salt for one in found}) > 1:
         yield world.first.finding(
-            "hash() gives other numbers for the same string on each rank: Python salts it anew in every process",
+            "hash() gives different numbers for the same string on each rank: Python salts it differently in every process",
             "Use a hash that is the same everywhere, such as `zlib.crc32(word.encode())`, or set PYTHONHASHSEED for all ranks before they start.",
             step=None,
             source=found[0].line,
@@ -72,8 +75,10 @@ def hashed(world: World) -> Iterator[Finding]:
 
 @world_rule("declared-the-same", severity="error", phase="forward", explains=("replicas-drift",))
 def declared(world: World) -> Iterator[Finding]:
-    """A tensor is declared to be the same on all ranks (`Replicate()`, as the input of a tensor-parallel layer is by default), and in the first
-    steps each rank has another one. DTensor does not check this: what is computed from it is no longer one model's."""
+    """A tensor is declared to be the same on all ranks (`Replicate()`, the default for the input of a tensor-parallel
+    layer), but in the first steps it differs between ranks. DTensor does not check this: what is computed from it no
+    longer belongs to one model.
+    """
     tables = [list(case.facts.beginning.declared) for case in world.cases]
     if len({len(table) for table in tables}) > 1:
         return
@@ -86,7 +91,7 @@ def declared(world: World) -> Iterator[Finding]:
                 yield _taken(world, first)
                 return
             yield world.first.finding(
-                f"A tensor {first.shape} is declared to be the same on all ranks (Replicate), and each rank has another one",
+                f"A tensor {first.shape} is declared to be the same on all ranks (Replicate), but differs between ranks",
                 "If each rank has a part of the batch, declare that: `Shard(0)`. If the ranks compute one model together, they need the same batch: "
                 "seed their data alike, or give the sampler the number of the data-parallel group instead of the rank.",
                 step=first.step,
@@ -99,7 +104,7 @@ def declared(world: World) -> Iterator[Finding]:
 
 def _taken(world: World, one: Declared) -> Finding:
     return world.first.finding(
-        f"to_local() says that the gradient {one.shape} is the same on all ranks, and each rank has another one",
+        f"to_local() says that the gradient {one.shape} is the same on all ranks, but it differs between ranks",
         "Each rank has used the tensor for its own part of the data, so its gradient is a part, too: `to_local(grad_placements=[Partial()])` adds the "
         "parts up, `Partial('avg')` takes their mean.",
         step=one.step,
@@ -111,7 +116,9 @@ def _taken(world: World, one: Declared) -> Finding:
 
 @world_rule("written-by-every-rank", severity="warning")
 def written(world: World) -> Iterator[Finding]:
-    """Several ranks of one machine write the same file with `torch.save`. They do so at the same time, and the file may be torn."""
+    """Several ranks of one machine write the same file with `torch.save`. They do so at the same time, and the file
+    may be corrupted.
+    """
     ranks: dict[tuple[object, str, _Key], list[int]] = {}
     for case in world.cases:
         for one in case.facts.beginning.saves:
@@ -133,9 +140,10 @@ def written(world: World) -> Iterator[Finding]:
 
 @world_rule("evaluated-weights-differ", severity="error", explains=("initial-weights-evaluated",))
 def evaluated(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel keeps a model equal on all ranks, or the program reduces its gradients, and the ranks run this model or a copy of it
-    without gradients, in the same step, with different weights: a teacher that was copied before the ranks had the same weights, an average that only
-    one rank keeps, a state that was loaded from a rank's own memory.
+    """DistributedDataParallel keeps a model equal on all ranks, or the program reduces its gradients, but in the same
+    step the ranks run this model or a copy of it, without gradients, with different weights: a teacher that was
+    copied before the ranks had the same weights, an average that only one rank keeps, or a state that was loaded from
+    a rank's own memory.
     """
     if (not world.replicas and not world.reduced) or any(one.joined or one.hooked for one in world.replicas):
         return
@@ -153,7 +161,7 @@ def evaluated(world: World) -> Iterator[Finding]:
         )
         source = (one.made if first else loaded or one.update_line) or one.called
         yield world.first.finding(
-            f"The ranks run different weights of {name} without gradients in step {apart}, though they train the same ones",
+            f"The ranks run different weights of {name} without gradients in step {apart}, although they train the same ones",
             "Copy a model after the ranks have the same weights (after DistributedDataParallel was made, or after dist.broadcast), and update the copy on "
             "every rank; or evaluate it on the one rank that has it.",
             step=apart,

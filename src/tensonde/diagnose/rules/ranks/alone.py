@@ -18,8 +18,8 @@ _ALONE = 4
 
 @world_rule("ranks-train-alone", severity="error", phase="optimizer")
 def alone(world: World) -> Iterator[Finding]:
-    """A sampler splits the data over the ranks, all ranks begin with the same weights, and nothing ever combines their gradients or weights: each rank
-    trains its own model, on a part of the data.
+    """A sampler splits the data over the ranks, all ranks start with the same weights, and nothing ever combines
+    their gradients or weights: each rank trains its own model, on a part of the data.
     """
     case = world.first
     optimizer = next(iter(case.stepping), None)
@@ -35,7 +35,7 @@ def alone(world: World) -> Iterator[Finding]:
     apart = [name for name, records in random.items() if _stays_apart(world, name, records)]
     if apart:
         yield case.finding(
-            f"Each of the {world.size} ranks trains its own model: nothing combines their gradients, though a sampler splits the data over the ranks",
+            f"Each of the {world.size} ranks trains its own model: nothing combines their gradients, although a sampler splits the data over the ranks",
             "Wrap the model in DistributedDataParallel (with accelerate: give it to `accelerator.prepare`), or reduce the gradients after each backward pass.",
             site=f"{apart[0]}:grad",
             source=optimizer.backward_line or optimizer.step_line,
@@ -51,8 +51,10 @@ def alone(world: World) -> Iterator[Finding]:
     explains=("parameter-not-in-optimizer", "replicas-drift", "rank-left-out"),
 )
 def own_gradients(world: World) -> Iterator[Finding]:
-    """Each rank's optimizer has a part of the parameters and sends it to the others after its step, so the ranks hold one model; but they have data of their
-    own, each steps with the gradients of these, and nothing reduces gradients: every parameter is trained on the data of one rank."""
+    """Each rank's optimizer has a part of the parameters and sends it to the others after its step, so the ranks hold
+    one model. But each rank has its own data and steps with its own gradients, and nothing reduces gradients: every
+    parameter is trained on the data of one rank.
+    """
     case = world.first
     optimizer = next(iter(case.stepping), None)
     if world.replicas or world.reduced or world.sharded or world.together or world.same_inputs or optimizer is None:

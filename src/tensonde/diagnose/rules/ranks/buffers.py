@@ -14,9 +14,10 @@ from tensonde.model.site import Kind, Role
 
 @world_rule("buffers-not-synchronised", severity="warning")
 def buffers(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel was told not to send buffers, they differ between the ranks, and the model is evaluated.
+    """DistributedDataParallel was told not to send buffers, they differ between the ranks, and the model is
+    evaluated.
 
-    Each rank then evaluates another model: with running statistics of its own share of the data.
+    So each rank evaluates a different model: with running statistics of its own share of the data.
     """
     yield from _changed_by_each(world)
     for replica in world.replicas:
@@ -63,9 +64,8 @@ def _changed_by_each(world: World) -> Iterator[Finding]:
             continue
         if _began_alike(world, one.name):
             yield world.first.finding(
-                f"Each rank computes its loss with another {one.name}: it is changed by the rank's own batches, and nothing brings the ranks together",
-                "Average over the ranks what it is changed by (dist.all_reduce, then divide by the number of ranks), or make its module a part of the "
-                "model that DistributedDataParallel holds.",
+                f"Each rank computes its loss with a different {one.name}: each rank's own batches change it, and nothing synchronizes the ranks",
+                "Average what changes it over the ranks (dist.all_reduce, then divide by the number of ranks), or make its module a part of the model that DistributedDataParallel holds.",
                 step=None,
                 site=f"{one.name}:value",
                 source=one.line,

@@ -24,10 +24,11 @@ _ROUNDED = 5e-3
     explains=("parameter-not-in-optimizer",),
 )
 def left_out(world: World) -> Iterator[Finding]:
-    """All ranks have a parameter alike, before the first step and after it, and each computes a gradient of its own for it, from data of its own. What the
-    optimizer gets has nothing of the gradient of some ranks: they were sent to another rank than the one that steps, or replaced by those of one rank.
+    """A parameter is the same on all ranks, before and after the first step, and each rank computes its own gradient
+    for it, from its own data. What the optimizer gets contains nothing of the gradient of some ranks: it was sent to
+    a rank other than the one that steps, or replaced by one rank's gradient.
 
-    Sketches of what each rank has computed tell what the gradient is the sum of.
+    Sketches of what each rank has computed show what the gradient is the sum of.
     """
     if world.together:
         return
@@ -52,12 +53,14 @@ def left_out(world: World) -> Iterator[Finding]:
 
 @world_rule("last-pass-only", severity="error", phase="optimizer")
 def last_only(world: World) -> Iterator[Finding]:
-    """A step has several backward passes, and what the optimizer gets is the mean over the ranks of what the last one gave: the others are lost on the way."""
+    """A step has several backward passes, and the optimizer gets the mean over the ranks of what the last one
+    computed: the others are lost on the way.
+    """
     names = [name for name, mix in mixes(world).items() if mix.last]
     if names:
         yield world.first.finding(
-            f"Only the last backward pass of a step counts: the gradients of {some(names, 3)} have nothing of the others",
-            "Let gradients add up over all micro-batches (clear them once per step) and reduce the sum.",
+            f"Only the last backward pass of a step counts: the gradients of {some(names, 3)} contain nothing from the others",
+            "Accumulate gradients over all micro-batches (clear them once per step) and reduce the sum.",
             site=f"{names[0]}:grad",
             source=_combining(world, names[0]),
             evidence={"parameters": names[:8]},
@@ -67,7 +70,9 @@ def last_only(world: World) -> Iterator[Finding]:
 
 @world_rule("combined-unevenly", severity="warning", phase="optimizer")
 def uneven(world: World) -> Iterator[Finding]:
-    """Of the gradients of one model, some are the mean over the ranks and some the sum: those parameters train with another learning rate."""
+    """Of the gradients of one model, some are the mean over the ranks and some the sum: those parameters train with a
+    different learning rate.
+    """
     if world.together:
         return
     table = {name: mix.factor for name, mix in mixes(world).items() if mix.factor is not None and not mix.last}
@@ -76,8 +81,8 @@ def uneven(world: World) -> Iterator[Finding]:
     less = [name for name, factor in table.items() if abs(factor - least) <= _CLOSE * factor]
     if least > 0 and more and less and len(more) + len(less) == len(table):
         yield world.first.finding(
-            f"The gradients of {some(more, 3)} are added up over the ranks, those of {some(less, 3)} are averaged",
-            "Treat all gradients alike: divide each by the number of ranks once.",
+            f"The gradients of {some(more, 3)} are summed over the ranks, those of {some(less, 3)} are averaged",
+            "Treat all gradients the same way: divide each once by the number of ranks.",
             site=f"{more[0]}:grad",
             source=_combining(world, more[0]),
             evidence={"factors": dict(list(table.items())[:16])},
@@ -87,8 +92,9 @@ def uneven(world: World) -> Iterator[Finding]:
 
 @world_rule("gradients-summed-over-ranks", severity="warning", phase="optimizer")
 def summed(world: World) -> Iterator[Finding]:
-    """What the optimizers get in the first step is the sum of the gradients that the ranks have computed, and each rank's loss is a mean over its own batch:
-    the update is that of the global batch times the number of ranks. A communication hook of DistributedDataParallel replaces its averaging, so it counts as well.
+    """In the first step, the optimizers get the sum of the gradients that the ranks have computed, and each rank's
+    loss is a mean over its own batch: the update is that of the global batch times the number of ranks. A
+    communication hook of DistributedDataParallel replaces its averaging, so it counts as well.
     """
     case = world.first
     name = _all_times(world, float(world.size))
@@ -98,7 +104,7 @@ def summed(world: World) -> Iterator[Finding]:
     collective = _collective(world, name)
     line = _combining(world, name)
     yield case.finding(
-        f"Gradients are added up over {world.size} ranks at {line} and not divided: the step is {world.size} times too large",
+        f"Gradients are summed over {world.size} ranks at {line} and not divided: the step is {world.size} times too large",
         "A hook of `register_comm_hook` replaces the averaging of DistributedDataParallel: divide the bucket by the number of ranks before or after the all_reduce."
         if hooked
         else f"Divide by the number of ranks after the reduction (`p.grad /= {world.size}`; dist.get_world_size() tells it), or reduce with dist.ReduceOp.AVG.",
@@ -111,8 +117,9 @@ def summed(world: World) -> Iterator[Finding]:
 
 @world_rule("averaged-twice", severity="warning", phase="optimizer")
 def averaged_twice(world: World) -> Iterator[Finding]:
-    """What the optimizers get in the first step is the mean over the ranks divided by the number of ranks once more, for every parameter, after one backward
-    pass from a plain mean over a batch; nothing clips or scales."""
+    """In the first step, the optimizers get the mean over the ranks divided once more by the number of ranks, for
+    every parameter, after one backward pass from a plain mean over a batch; nothing clips or scales.
+    """
     case = world.first
     name = _all_times(world, 1 / world.size)
     if name is None or not is_mean(case) or case.facts.clipping.calls or case.facts.clipping.scaled_losses:
@@ -122,7 +129,7 @@ def averaged_twice(world: World) -> Iterator[Finding]:
         f"Gradients are divided by the number of ranks ({world.size}) although DistributedDataParallel has averaged them"
         if world.replicas
         else f"Gradients are divided by the number of ranks ({world.size}) twice",
-        f"Take one division out: with it, steps are {world.size} times too small.",
+        f"Remove one division: with it, steps are {world.size} times too small.",
         site=None,
         source=case.facts.beginning.rewrite or (optimizer.step_line if optimizer is not None else None),
         evidence={"times_the_mean": 1 / world.size},

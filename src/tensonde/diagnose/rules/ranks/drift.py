@@ -19,19 +19,16 @@ from tensonde.program.gradients import rewrite_between
 from tensonde.program.lines import source_line
 from tensonde.store.collectives import GRADIENTS
 
-_UNFROZEN = (
-    "DistributedDataParallel reduces the gradients of the parameters that require one when it is made. Wrap the model while all that is "
-    "ever trained requires a gradient, or wrap it anew after unfreezing."
-)
+_UNFROZEN = "DistributedDataParallel reduces the gradients of the parameters that require one when it is made. Wrap the model while everything that is ever trained requires a gradient, or wrap it again after unfreezing."
 
 
 @world_rule("replicas-drift", severity="error", phase="optimizer")
 def drift(world: World) -> Iterator[Finding]:
     """A parameter that all ranks share is equal on all of them when a step begins and different when it has ended.
 
-    The first traced step shows where they part: after the backward pass (gradients are not reduced), between it and the
-    optimizer's step (something changes the gradients on each rank by itself, such as clipping by a rank's own norm), or
-    in the step. Later steps are compared by the digests that all ranks took.
+    The first traced step shows where they diverge: after the backward pass (gradients are not reduced), between it
+    and the optimizer's step (something changes the gradients on each rank by itself, such as clipping by a rank's own
+    norm), or in the step. Later steps are compared by the digests that all ranks took.
     """
     if any(_unfinished(case) for case in world.cases):
         return
@@ -118,7 +115,7 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
                 given = next((c for c in case.facts.collectives if c.before_step and not c.scalar), None)
                 own = given.line if given is not None else None
                 why, advice = (
-                    f"because what each rank makes of {given.op if given is not None else 'the exchange'} is another gradient",
+                    f"because the result of {given.op if given is not None else 'the exchange'} is a different gradient on each rank",
                     "Every rank must step with the same gradient: choose elements, buckets and scales by what is the same on all ranks.",
                 )
             if reducing is not None and reducing.first_step > 0:
@@ -128,7 +125,7 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
                 )
             elif reducing is not None and name in reducing.copies:
                 why, advice = (
-                    f"because {reducing.op} gets a copy of their gradients, and the optimizer does not get its result",
+                    f"because {reducing.op} gets a copy of their gradients, and the optimizer does not get the result",
                     "Write the result back into the gradient (`p.grad.copy_(reduced)`), in the same order on all ranks, or reduce `p.grad` itself.",
                 )
             if reducing is not None and reducing.group_size == 1:
@@ -139,7 +136,7 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
         if replica is None and own is None and world.replicas:
             why, advice = (
                 f"because they are outside of DistributedDataParallel at {world.replicas[0].line}, and nothing reduces their gradients",
-                "Make them a part of the model that is wrapped, wrap their module as well, or reduce their gradients (dist.all_reduce) before the step.",
+                "Make them a part of the wrapped model, wrap their module as well, or reduce their gradients (dist.all_reduce) before the step.",
             )
             root = case.facts.modules.get(name.partition(".")[0])
             own = root.made if root is not None else None
@@ -147,7 +144,7 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
         if replica is not None and optimizer is not None and optimizer.backward_line is None and own is None:
             why, advice = (
                 "because their gradients come from no backward pass, and DistributedDataParallel reduces only those of one",
-                "torch.autograd.grad gives gradients back and runs no hook of a parameter. Call `loss.backward()`, or reduce what you write into "
+                "torch.autograd.grad returns gradients and runs no parameter hooks. Call `loss.backward()`, or reduce what you write into "
                 "`p.grad` over all ranks (dist.all_reduce) before the step.",
             )
             source = _written_by_hand(optimizer.step_line) or optimizer.step_line
@@ -230,15 +227,12 @@ def _later(world: World) -> Iterator[Finding]:
         names = [other for at, other in found if at == step]
         optimizer = next(iter(world.first.stepping), None)
         why = ""
-        advice = (
-            "Look at what only one rank does before this step: an update by hand, a skipped step, a loaded state, a learning rate "
-            "of its own. `tensonde show --ranks` shows the ranks side by side."
-        )
+        advice = "Look for something that only one rank does before this step: a manual update, a skipped step, a loaded state, its own learning rate. `tensonde show --ranks` shows the ranks side by side."
         source = optimizer.step_line if optimizer is not None else None
         replica = next((one for one in world.replicas if set(names) <= set(one.unfrozen)), None)
         loaded = world.only_some_load("weights") or world.only_some_load("optimizer")
         if loaded is not None:
-            why, source = f", and only some ranks load a state at {loaded}, or not equally often", loaded
+            why, source = f", and only some ranks load a state at {loaded}, or some load it more often", loaded
         elif (loaded := world.all_load(step)) is not None:
             why = f": the ranks load different weights at {loaded}"
             advice = (
@@ -251,14 +245,11 @@ def _later(world: World) -> Iterator[Finding]:
             source = replica.unfreezing or replica.line
         elif loaded is None and (passes := _unreduced(world, step, names)) is not None:
             why = ", because no backward pass of that step reduces gradients, as those of other steps do"
-            advice = (
-                "Every step needs a backward pass outside of `no_sync()`: the last one before it. Where the batches of an epoch are no multiple of the "
-                "number that is accumulated, the last batch must count as such, too."
-            )
+            advice = "Every step needs a backward pass outside `no_sync()`: the last one before it. If the number of batches per epoch is not a multiple of the accumulated number, the last batch must count as such, too."
             source = passes
         elif loaded is None and (parting := _parted_before(world, step)) is not None:
             why = f": {told(parting)}"
-            advice = "Whatever changes the weights must do so on every rank, with the same values."
+            advice = "Whatever changes the weights must change them on every rank, with the same values."
             _, deed = parting.doer
             by_rank = source_line(deed.line.file, deed.by_rank) if deed.line is not None and deed.by_rank else None
             source = (by_rank if deed.what == "write" else parting.decided) or source

@@ -19,7 +19,9 @@ from tensonde.store.standing import standings_of
 
 @rule("ranks-missing", severity="info")
 def missing(case: Case) -> Iterator[Finding]:
-    """The training has more ranks than have recorded anything: the others run without Tensonde, or on another machine. They are not compared."""
+    """The training has more ranks than have recorded anything: the others run without Tensonde, or on another
+    machine. They are not compared.
+    """
     size = int(case.rank.session.get("world_size") or 1)
     folders = [path.name for path in case.rank.folder.parent.glob("rank*") if path.is_dir()]
     there = {rank_number(name.removeprefix("rank").partition("-")[0]) for name in folders}
@@ -27,7 +29,7 @@ def missing(case: Case) -> Iterator[Finding]:
     if 1 < size <= 65536 and absent and case.rank.rank == min(there):
         yield case.finding(
             f"{len(absent)} of {size} ranks recorded nothing: rank {some(absent, 8)}",
-            "Start every rank under `tensonde run`. Ranks of other machines are recorded there. What is said here holds for the others only.",
+            "Start every rank under `tensonde run`. Ranks on other machines are recorded there. This report covers only the ranks that recorded.",
             step=None,
             evidence={"ranks": size, "missing": len(absent)},
             confidence=1.0,
@@ -41,7 +43,9 @@ _LIBRARY = ("site-packages", "dist-packages", "/lib/python", "/tensonde/")
 
 @rule("rank-failed-early", severity="error", phase="init", explains=("exception", "ranks-stuck"))
 def failed_early(case: Case) -> Iterator[Finding]:
-    """A rank failed before it called a model, so it has recorded nothing. The process that started it has its traceback."""
+    """A rank failed before it called a model, so it has recorded nothing. The process that started it has its
+    traceback.
+    """
     event = raised(case)
     told = _FAILED.search(str(event.get("message", ""))) if event is not None else None
     if told is None or event is None or event.get("type") != "ProcessRaisedException":
@@ -56,7 +60,7 @@ def failed_early(case: Case) -> Iterator[Finding]:
     said = [line for line in told[2].strip().splitlines() if line and not line.startswith(" ")]
     source = source_line(*places[-1])
     waits = (
-        " Nothing else failed before: look whether all ranks call the same collective here, with the same source."
+        " Nothing else failed before: check whether all ranks call the same collective here, with the same source."
         if any(word in said[-1] for word in ("peer", "Timed out", "timed out", "timeout"))
         else ""
     )
@@ -66,7 +70,7 @@ def failed_early(case: Case) -> Iterator[Finding]:
     there += "".join(f"; rank {one.rank} waits for {one.inside} at {one.line}" for one in others[:4] if one.inside)
     yield case.finding(
         f"Rank {told[1]} failed before it trained, at {source}: {said[-1][:200]}{there}",
-        "Only some ranks come to this call, which stands under a condition on the rank: all ranks must call the same collectives in the same order."
+        "Only some ranks reach this call, which is under a condition on the rank: all ranks must call the same collectives in the same order."
         if alone is not None
         else f"The line is the last one of your program in the traceback of that rank.{waits}",
         step=None,

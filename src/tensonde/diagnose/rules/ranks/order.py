@@ -14,10 +14,10 @@ from tensonde.store.standing import PAIRS, signature
 
 @world_rule("collectives-differ", severity="error", explains=("replicas-drift", "exception", "crash"))
 def collectives_differ(world: World) -> Iterator[Finding]:
-    """The calls of a group that all ranks belong to, one by one: at the same number, two ranks call another collective, or the same one with
-    another shape, dtype or reduction.
+    """The calls of a group that all ranks belong to are compared one by one: at the same number, two ranks call
+    different collectives, or the same one with a different shape, dtype or reduction.
 
-    Back ends do not compare what ranks call. Some hang, some fail, some mix the tensors up in silence.
+    Backends do not compare what ranks call. Some hang, some fail, some silently mix up the tensors.
     """
     if any(one.inside is not None for one in world.standings):
         return  # ranks-stuck tells it better
@@ -46,7 +46,7 @@ def _told(world: World, one: Call, other: Call, rank: int, other_rank: int) -> F
         f"The ranks call different collectives: number {one.number} of their group is {one.kind} on rank {rank} at {lines[0]} and "
         f"{other.kind} on rank {other_rank} at {lines[1]}",
         "All ranks must call the same collectives in the same order, with the same shapes and dtypes. Look for a collective under "
-        "`if rank == ...`, for sets and dictionaries in another order, and for tensors whose size depends on the rank's data.",
+        "`if rank == ...`, for sets and dictionaries in a different order, and for tensors whose size depends on the rank's data.",
         step=one.step,
         source=_line(one, other),
         evidence={"number": one.number, "ranks": [rank, other_rank], "calls": [str(one.kind), str(other.kind)]},

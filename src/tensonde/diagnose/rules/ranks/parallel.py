@@ -28,11 +28,12 @@ def _shared(tensors: list[TensorFact]) -> bool:
 
 @world_rule("partial-results-used", severity="error", phase="forward", explains=("replicas-drift",))
 def partial_results(world: World) -> Iterator[Finding]:
-    """The ranks compute one model together on the same input (tensor parallel), yet each gets another loss: somewhere a rank goes on with its
-    own part of a result, which was to be added up over the ranks.
+    """The ranks compute one model together on the same input (tensor parallel), yet each gets a different loss:
+    somewhere a rank continues with its own part of a result, which should have been summed over the ranks.
 
-    That is the first op that brings together a tensor that differs between the ranks and one that all of them share: a residual connection, or a
-    layer whose weights are not split. Not told where gradients are reduced over the ranks: then each may have a part of the data.
+    The finding names the first op that combines a tensor that differs between the ranks with one that all of them
+    share: a residual connection, or a layer whose weights are not split. Silent if gradients are reduced over the
+    ranks: then each rank may have a part of the data.
     """
     rows = aligned(world)
     loss = world.first.first.loss if world.first.first is not None else None
@@ -57,9 +58,8 @@ def partial_results(world: World) -> Iterator[Finding]:
             made = own[0][0].producer
             at = rows[made][0] if made is not None and made < len(rows) else ops[0]
             yield world.first.finding(
-                f"Each rank goes on with its own part of what {at.module or at.op} gives: it is not added up over the ranks",
-                "The output of a layer whose input features are split (row parallel) is a sum over all ranks: all_reduce it before it meets "
-                f"anything that the ranks share, here at {ops[0].source}.",
+                f"Each rank continues with its own part of the output of {at.module or at.op}: it is not summed over the ranks",
+                f"The output of a layer whose input features are split (row parallel) is a sum over all ranks: all_reduce it before it is combined with anything that the ranks share, here at {ops[0].source}.",
                 at=at,
                 evidence={"norms": [tensor.stats.get("norm") for tensor in own[0]], "used_by": ops[0].site},
                 confidence=0.9,
@@ -75,8 +75,9 @@ def _of_weights(rows: list[tuple[OpRecord, ...]], tensor: TensorFact) -> bool:
 
 @world_rule("targets-differ", severity="error", phase="data", explains=("replicas-drift",))
 def different_targets(world: World) -> Iterator[Finding]:
-    """The ranks compute one model together on the same input and get the same output, but compare it with other data on each rank: their losses differ, and so
-    do the gradients of all that they hold together."""
+    """The ranks compute one model together on the same input and get the same output, but compare it with different
+    data on each rank: their losses differ, and so do the gradients of everything that they hold together.
+    """
     rows = aligned(world)
     loss = world.first.first.loss if world.first.first is not None else None
     if not world.together or not world.same_inputs or world.replicas or world.reduced or loss is None:
@@ -98,8 +99,9 @@ def different_targets(world: World) -> Iterator[Finding]:
 
 @world_rule("held-differently", severity="error", phase="init", explains=("replicas-drift",))
 def held_differently(world: World) -> Iterator[Finding]:
-    """The ranks compute one model together on the same input, and behind the last result that all of them have alike a layer has other weights on each rank:
-    nothing brings its outputs together, and each rank gets another loss. A layer that is not split must be the same on all ranks.
+    """The ranks compute one model together on the same input. After the last result that is the same on all of them,
+    a layer has different weights on each rank: nothing combines its outputs, and each rank gets a different loss. A
+    layer that is not split must be the same on all ranks.
     """
     rows = aligned(world)
     loss = world.first.first.loss if world.first.first is not None else None
@@ -124,9 +126,8 @@ def held_differently(world: World) -> Iterator[Finding]:
             name = own[0][0].name
             fact = world.first.facts.parameters.get(name)
             yield world.first.finding(
-                f"{name} is not split over the ranks, and each rank has other values of it: the ranks get different losses of the same input",
-                "Draw what all ranks hold with the same seed on all of them, and what is split with a seed for each rank; or send it from rank 0 "
-                "(dist.broadcast).",
+                f"{name} is not split over the ranks, but each rank has different values of it: the ranks get different losses for the same input",
+                "Initialize what all ranks hold with the same seed on all of them, and what is split with one seed per rank; or send it from rank 0 (dist.broadcast).",
                 site=f"{name}:value",
                 source=(fact.filled or fact.made if fact is not None else None) or ops[0].source,
                 evidence={"norms": [t.stats.get("norm") for t in own[0]], "used_at": str(ops[0].source)},
@@ -137,11 +138,11 @@ def held_differently(world: World) -> Iterator[Finding]:
 
 @world_rule("bias-added-on-every-rank", severity="error", phase="forward")
 def summed_bias(world: World) -> Iterator[Finding]:
-    """A layer is split over the ranks and its bias is not: each rank adds the whole bias to its part of the result, and the sum over the
-    ranks has it as often as there are ranks.
+    """A layer is split over the ranks and its bias is not: each rank adds the whole bias to its part of the result,
+    so the sum over the ranks contains it as often as there are ranks.
 
-    In the first step, the weight differs between the ranks, the bias and its gradient do not, and the op that follows makes of tensors that differ one that
-    is the same on all ranks.
+    In the first step, the weight differs between the ranks, the bias and its gradient do not, and the next op turns
+    differing tensors into one that is the same on all ranks.
     """
     rows = aligned(world)
     for ops in rows:
@@ -158,7 +159,7 @@ def summed_bias(world: World) -> Iterator[Finding]:
         whole = same([record.before for record in bias]) and same(raw) and raw[0].get("norm", 0.0) > 0
         if split and whole and _reduced(rows, ops):
             yield world.first.finding(
-                f"The bias of {op.module or biases[0]} is added on each of the {world.size} ranks before their results are added up",
+                f"The bias of {op.module or biases[0]} is added on each of the {world.size} ranks before their results are summed",
                 "Add the bias after the reduction, once: `reduce(F.linear(x, weight)) + bias`.",
                 at=op,
                 evidence={"bias": biases[0], "weight": weights[0], "norm_of_gradient": [r.get("norm") for r in raw]},
@@ -181,10 +182,11 @@ def _reduced(rows: list[tuple[OpRecord, ...]], ops: tuple[OpRecord, ...]) -> boo
 
 @world_rule("gathered-without-gradient", severity="warning", phase="forward")
 def without_gradient(world: World) -> Iterator[Finding]:
-    """A rank gathers features of all ranks with `all_gather`, which has no gradient, and its own copy among them enters the loss: the features
-    that the rank has just computed get no gradient there.
+    """A rank gathers features of all ranks with `all_gather`, which has no gradient, and its own copy among them
+    enters the loss: there, the features that the rank has just computed get no gradient.
 
-    In the first step, a tensor that no op has made, and that requires no gradient, has the digest of one that an op has made and that requires one.
+    In the first step, a tensor that no op has made, and that requires no gradient, has the digest of one that an op
+    has made and that requires one.
     """
     case = world.first
     trace = case.first
@@ -204,8 +206,8 @@ def without_gradient(world: World) -> Iterator[Finding]:
             if own is not None:
                 gather = next(one for one in gathers if one.line is not None)
                 yield case.finding(
-                    f"The rank's own features enter the loss as {gather.op} gave them, without a gradient",
-                    "Put the tensor that has a gradient into its place (`parts[rank] = features`), or gather with "
+                    f"The rank's own features enter the loss as {gather.op} returned them, without a gradient",
+                    "Replace them by the tensor that has a gradient (`parts[rank] = features`), or gather with "
                     "torch.distributed.nn.functional.all_gather, whose backward adds up the gradients of all ranks.",
                     site=op.site + ":in",
                     source=gather.line,
@@ -220,8 +222,9 @@ def without_gradient(world: World) -> Iterator[Finding]:
 
 @world_rule("targets-without-offset", severity="error", phase="forward")
 def without_offset(world: World) -> Iterator[Finding]:
-    """A rank puts features of all ranks one behind the other, its own at the place of its rank, and its loss looks for the match of each of
-    its samples among them. In the first step, the targets are the same numbers on all ranks: those of all ranks but one point to samples of another rank.
+    """A rank concatenates the features of all ranks, its own at the position of its rank, and its loss looks for the
+    match of each of its samples among them. In the first step, the targets are the same numbers on all ranks: on all
+    ranks but one, they point to samples of another rank.
     """
     traces = [case.first for case in world.cases]
     if any(trace is None or trace.loss is None for trace in traces) or len(traces) < world.size:
@@ -268,8 +271,9 @@ def _loss(ops: tuple[OpRecord, ...], loss: int) -> OpRecord | None:
 
 @world_rule("words-of-other-ranks", severity="error", phase="forward")
 def foreign_words(world: World) -> Iterator[Finding]:
-    """The rows of an embedding are split over the ranks, each looks the same words up in its own rows, and the results are added up. In the
-    first step, more than one rank adds something for the same words: words that a rank does not have must give zeros there.
+    """The rows of an embedding are split over the ranks, each looks up the same words in its own rows, and the
+    results are summed. In the first step, more than one rank adds something for the same words: a rank must give
+    zeros for words that it does not hold.
     """
     rows = aligned(world) if world.together and world.same_inputs else []
     for k, ops in enumerate(rows):
@@ -312,8 +316,10 @@ def _alike(ops: tuple[OpRecord, ...], later: tuple[OpRecord, ...]) -> bool:
 
 @world_rule("computed-on-some-ranks", severity="warning", phase="forward")
 def on_some_ranks(world: World) -> Iterator[Finding]:
-    """The gradients of all ranks are averaged, and in the first step a line under a condition on the rank computes a part of the loss of some ranks only: the
-    average has a part of it. Lines that ranks pass by their data tell nothing."""
+    """The gradients of all ranks are averaged, and in the first step a line under a condition on the rank computes a
+    part of the loss on some ranks only: the average contains only a part of it. Lines that ranks skip because of
+    their data do not count.
+    """
     if (not world.replicas and not world.reduced) or world.together:
         return
     traces = [case.first for case in world.cases]
@@ -345,7 +351,7 @@ def on_some_ranks(world: World) -> Iterator[Finding]:
             ):
                 yield case.finding(
                     f"Only rank {case.rank.rank} computes a part of its loss at {source}: the condition at line {condition.first} depends on the rank",
-                    "The gradients of all ranks are averaged, so all must compute the same loss. Take the line out of the condition on the rank.",
+                    "The gradients of all ranks are averaged, so all must compute the same loss. Move the line out of the condition on the rank.",
                     at=op,
                     evidence={"condition": condition.first},
                     confidence=0.9,

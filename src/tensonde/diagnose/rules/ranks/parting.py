@@ -16,10 +16,12 @@ from tensonde.model.finding import Finding
     explains=("replicas-drift", "ranks-stuck", "collectives-differ", "exception", "crash", "learning-rates-differ"),
 )
 def part_ways(world: World) -> Iterator[Finding]:
-    """The ranks hold one model, and in some step one of them goes backward, steps, schedules, freezes, or gives parameters to the optimizer where another one does
-    not. What they do is noted with its lines, step by step, and compared: the finding names the first difference, and the condition or loop that decides it.
+    """The ranks hold one model, and in some step one of them runs backward, steps, schedules, freezes, or passes
+    parameters to the optimizer, while another does not. Tensonde records what they do with its lines, step by step,
+    and compares: the finding names the first difference, and the condition or loop that decides it.
 
-    Told where a rank fails or waits, or weights have parted since. A rank that has no more batches than another, or that waits, is `ranks-stuck`.
+    Reported if a rank fails or waits, or if weights have diverged since. If a rank has no more batches, or waits,
+    that is `ranks-stuck`.
     """
     known = all(case.facts.course.stretches for case in world.cases)  # else a rank was killed
     if any(one.joined for one in world.replicas) or (
@@ -32,11 +34,11 @@ def part_ways(world: World) -> Iterator[Finding]:
     optimizer = next(iter(world.first.stepping), None)
     closure = optimizer is not None and optimizer.closure and _in_closure(parting)
     yield world.first.finding(
-        f"The ranks part ways in step {parting.step}: {told(parting)}",
+        f"The ranks diverge in step {parting.step}: {told(parting)}",
         "The function that the optimizer calls must give the same value on all ranks: average the loss over them (dist.all_reduce) before it is returned, so "
         "that every rank searches alike."
         if closure
-        else "What decides this must be the same on all ranks: decide on one and send it (dist.broadcast), or decide by a value of all (dist.all_reduce).",
+        else "The decision must be the same on all ranks: decide on one rank and send it (dist.broadcast), or decide by a value of all ranks (dist.all_reduce).",
         step=parting.step,
         source=optimizer.step_line if closure and optimizer is not None else parting.decided,
         evidence={

@@ -15,10 +15,12 @@ _RANDOM = ops(Trait.RANDOM)
 
 @world_rule("random-numbers-differ", severity="error", phase="forward", explains=("replicas-drift",))
 def random_numbers(world: World) -> Iterator[Finding]:
-    """The ranks compute one model together on the same input (tensor parallel), and an op that draws random numbers, such as dropout, has the
-    same input on all ranks and another output on each. What follows is no longer the same model on all of them.
+    """The ranks compute one model together on the same input (tensor parallel), and an op that draws random numbers,
+    such as dropout, has the same input on all ranks but a different output on each. What follows is no longer the
+    same model on all of them.
 
-    The ops of the first step are compared one by one. Where an input differs, as inside of a region that is split, the ranks may draw what they like.
+    The ops of the first step are compared one by one. If an input differs, as inside a region that is split, the
+    ranks may draw what they like.
     """
     traces = [case.first for case in world.cases]
     if any(trace is None for trace in traces) or not world.same_inputs or not world.together:
@@ -30,9 +32,8 @@ def random_numbers(world: World) -> Iterator[Finding]:
         if ops_[0].op in _RANDOM and _parts(list(ops_)):
             op = ops_[0]
             yield world.first.finding(
-                f"{op.op} draws other random numbers on each rank, from an input that is the same on all of them",
-                "All ranks must draw the same numbers outside of the regions that are split: seed them alike, and draw what may differ from a "
-                "generator of its own.",
+                f"{op.op} draws different random numbers on each rank, although its input is the same on all of them",
+                "All ranks must draw the same numbers outside the split regions: use the same seed, and a separate generator for what may differ.",
                 at=op,
                 evidence={
                     "input": op.inputs[0].stats.get("norm"),

@@ -19,14 +19,15 @@ _NO_SUM = ("MAX", "MIN", "PRODUCT", "BAND", "BOR", "BXOR")
 
 @world_rule("gradients-not-added-up", severity="error", phase="optimizer")
 def not_added(world: World) -> Iterator[Finding]:
-    """Gradients that differ between the ranks are brought together by another operation than a sum or a mean, such as the largest value: what the
-    optimizer gets is the gradient of no loss."""
+    """Gradients that differ between the ranks are combined by an operation other than a sum or a mean, such as the
+    maximum: what the optimizer gets is not the gradient of any loss.
+    """
     for collective in world.first.facts.collectives:
         wanted = "reduce" in collective.op and collective.reduce in _NO_SUM
         records = [world.weights[name] for name in collective.gradients if name in world.weights]
         if wanted and any(differ([one.raw for one in row]) for row in records):
             yield world.first.finding(
-                f"Gradients are brought together over the ranks by {collective.reduce}: the result is the gradient of no loss",
+                f"Gradients are combined over the ranks by {collective.reduce}: the result is not the gradient of any loss",
                 "Reduce with dist.ReduceOp.SUM and divide by the number of ranks, or reduce with dist.ReduceOp.AVG.",
                 site=f"{collective.gradients[0]}:grad",
                 source=collective.line,
@@ -43,8 +44,10 @@ def not_added(world: World) -> Iterator[Finding]:
     explains=("replicas-drift", "stepped-with-own-gradients"),
 )
 def to_one_rank(world: World) -> Iterator[Finding]:
-    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only, and another rank steps with what it has, or nothing sends gradients or
-    weights back: all ranks begin the first step with equal weights and end it with different ones."""
+    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only, and another rank steps with
+    what it has, or nothing sends gradients or weights back: all ranks start the first step with equal weights and end
+    it with different ones.
+    """
     case = world.first
     for collective in case.facts.collectives:
         if collective.op != "reduce" or not collective.gradients or collective.group_size != world.size:
@@ -64,7 +67,7 @@ def to_one_rank(world: World) -> Iterator[Finding]:
             f"The gradient of {some(list(elsewhere), 3)} is reduced to rank {collective.roots[name]}, and rank {elsewhere[name][0]} steps it"
             if elsewhere
             else f"Only one rank gets the reduced gradients: the weights of the {world.size} ranks differ after the first step",
-            "What dist.reduce leaves on other ranks than `dst` is no gradient. Reduce to the rank whose optimizer has the parameter, or use dist.all_reduce."
+            "What dist.reduce leaves on ranks other than `dst` is not a gradient. Reduce to the rank whose optimizer has the parameter, or use dist.all_reduce."
             if elsewhere
             else "Use dist.all_reduce, so that every rank steps with the same gradient; or let one rank step and send its weights to the others (dist.broadcast).",
             site=f"{name}:grad",
@@ -100,8 +103,9 @@ def _close(one: float, other: float) -> bool:
 
 @world_rule("reduction-not-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
 def not_awaited(world: World) -> Iterator[Finding]:
-    """Gradients are reduced with `async_op=True`, and the program never waits for the result or asks about it: the optimizer steps with
-    whatever is there by then."""
+    """Gradients are reduced with `async_op=True`, and the program never waits for the result or checks it: the
+    optimizer steps with whatever is there by then.
+    """
     for case in world.cases:
         for collective in case.facts.collectives:
             if collective.left and collective.left == collective.count and collective.gradients:
@@ -118,8 +122,9 @@ def not_awaited(world: World) -> Iterator[Finding]:
 
 @world_rule("changed-before-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
 def touched(world: World) -> Iterator[Finding]:
-    """A tensor is reduced with `async_op=True` or sent with `isend`, and in the first steps the program changes it before it waits: what other ranks get is
-    sometimes the old value and sometimes the new one."""
+    """A tensor is reduced with `async_op=True` or sent with `isend`, and in the first steps the program changes it
+    before it waits: other ranks sometimes get the old value and sometimes the new one.
+    """
     for case in world.cases:
         for collective in case.facts.collectives:
             if collective.touched:
@@ -127,7 +132,7 @@ def touched(world: World) -> Iterator[Finding]:
                     f"Tensors are changed while {collective.op} still runs on them: {collective.touched} calls in the first steps",
                     "Wait first (`work.wait()`), then divide or clip; or divide before the call."
                     if collective.op != "isend"
-                    else "isend does not copy: wait (`work.wait()`) before the tensor is filled again, or send a new one each time (`x.clone()`).",
+                    else "isend does not copy: wait (`work.wait()`) before the tensor is refilled, or send a new one each time (`x.clone()`).",
                     site=f"{collective.gradients[0]}:grad" if collective.gradients else None,
                     source=collective.line,
                     evidence={"changed": collective.touched, "calls": collective.count},
@@ -138,8 +143,10 @@ def touched(world: World) -> Iterator[Finding]:
 
 @world_rule("reduced-to-infinity", severity="error", phase="optimizer", explains=("nonfinite", "replicas-drift"))
 def overflows(world: World) -> Iterator[Finding]:
-    """In the first step the gradients of all ranks are finite after the backward pass, and where the optimizer gets them they are not: a copy of them was
-    added up over the ranks, in a dtype in which the sum does not fit. Not told where a scaler chooses the scale: it tries what fits."""
+    """In the first step, the gradients of all ranks are finite after the backward pass, but not when the optimizer
+    gets them: a copy of them was summed over the ranks in a dtype that the sum does not fit into. Silent if a scaler
+    chooses the scale: it tries what fits.
+    """
     case = world.first
     if case.facts.clipping.scalers or case.facts.clipping.scaled_losses:
         return
@@ -151,7 +158,7 @@ def overflows(world: World) -> Iterator[Finding]:
             if records and not any(raw) and all(used):
                 yield case.finding(
                     f"The gradient of {name} is finite on all ranks, and infinite after the sum over the ranks",
-                    "Add up in float32, or divide by the number of ranks and by the scale of the loss before the sum: float16 ends at 65504.",
+                    "Sum in float32, or divide by the number of ranks and by the scale of the loss before the sum: float16 ends at 65504.",
                     site=f"{name}:grad",
                     source=collective.line,
                     evidence={"norms": [record.raw.get("norm") for record in records]},
@@ -166,9 +173,10 @@ def _nonfinite(digest: Mapping[str, float]) -> bool:
 
 @world_rule("weights-summed-over-ranks", severity="error", phase="optimizer")
 def weights_summed(world: World) -> Iterator[Finding]:
-    """The program adds up parameters over all ranks, and neither divides them before nor after: the sum goes in as the next step's weights.
+    """The program sums parameters over all ranks, and divides them neither before nor after: the next step uses the
+    sum as its weights.
 
-    Compared are the norms around the first such call with those of the digests before and after it.
+    The rule compares the norms around the first such call with those of the digests before and after it.
     """
     case = world.first
     for collective in case.facts.collectives:
@@ -177,7 +185,7 @@ def weights_summed(world: World) -> Iterator[Finding]:
         names = [name for name in collective.norms if name in collective.parameters]
         if names and _kept_sum(case, collective, names, world.size):
             yield case.finding(
-                f"Weights are added up over {world.size} ranks at {collective.line} and not divided",
+                f"Weights are summed over {world.size} ranks at {collective.line} and not divided",
                 f"Divide by the number of ranks after the all_reduce and before this line (`p /= {world.size}`), or reduce with "
                 "dist.ReduceOp.AVG.",
                 step=collective.first_step,
@@ -190,13 +198,13 @@ def weights_summed(world: World) -> Iterator[Finding]:
 
 @world_rule("statistics-summed-over-ranks", severity="error", phase="forward")
 def statistics_summed(world: World) -> Iterator[Finding]:
-    """The program adds up running statistics over all ranks, and its text never divides them."""
+    """The program sums running statistics over all ranks, and its text never divides them."""
     for collective in world.first.facts.collectives:
         wanted = collective.op == "all_reduce" and collective.reduce == "SUM" and collective.group_size == world.size
         running = [name for name in collective.buffers if name.rpartition(".")[2].startswith("running_")]
         if wanted and running and not collective.buffers_divided:
             yield world.first.finding(
-                f"Running statistics are added up over {world.size} ranks and not divided: {some(running, 3)} are about {world.size} times too large",
+                f"Running statistics are summed over {world.size} ranks and not divided: {some(running, 3)} are about {world.size} times too large",
                 f"Divide by the number of ranks after the all_reduce (`buffer /= {world.size}`), or reduce with dist.ReduceOp.AVG.",
                 step=collective.first_step,
                 site=f"{running[0]}:value",
@@ -227,10 +235,12 @@ def _kept_sum(case: Case, collective: CollectiveFact, names: list[str], ranks: i
 
 @world_rule("clipped-before-reduced", severity="warning", phase="optimizer")
 def clipped_first(world: World) -> Iterator[Finding]:
-    """The program clips the gradients of each rank by the norm that they have there, and averages them over the ranks afterwards.
+    """The program clips the gradients of each rank by their norm on that rank, and averages them over the ranks
+    afterwards.
 
-    In the first step the gradient that goes into the sum is smaller than the one of the backward pass, by the same factor for every
-    parameter, which is another one on another rank. So ranks with large gradients count less, and the average is not the clipped gradient of the global batch.
+    In the first step, the gradient that goes into the sum is smaller than the one of the backward pass, by the same
+    factor for every parameter, and the factor differs between ranks. So ranks with large gradients count less, and
+    the average is not the clipped gradient of the global batch.
     """
     factors = [_shrunk(case) for case in world.cases]
     case = world.first
@@ -240,7 +250,7 @@ def clipped_first(world: World) -> Iterator[Finding]:
     if all(value < 1 - _CLOSE for value in values) and max(values) - min(values) > 1e-3 * max(values):
         yield case.finding(
             "Gradients are clipped on each rank before they are averaged over the ranks",
-            "Clip after the reduction: `clip_grad_norm_` then sees the gradient of the global batch, and scales it alike on all ranks.",
+            "Clip after the reduction: `clip_grad_norm_` then sees the gradient of the global batch, and scales it equally on all ranks.",
             site=None,
             source=case.facts.clipping.line,
             evidence={"scaled_by": values},
@@ -265,8 +275,9 @@ def _shrunk(case: Case) -> float | None:
 
 @world_rule("mean-summed-over-ranks", severity="warning")
 def mean_summed(world: World) -> Iterator[Finding]:
-    """A number that is a mean on each rank, such as an accuracy or a loss, is added up over all ranks, and what is printed or compared
-    afterwards is the sum: nothing divides it by the number of ranks."""
+    """A number that is a mean on each rank, such as an accuracy or a loss, is summed over all ranks, and the sum is
+    then printed or compared: nothing divides it by the number of ranks.
+    """
     for collective in world.first.facts.collectives:
         line = collective.line
         if collective.op not in ("all_reduce", "reduce") or collective.reduce != "SUM" or not collective.scalar:
@@ -274,7 +285,7 @@ def mean_summed(world: World) -> Iterator[Finding]:
         if line is None or collective.group_size != world.size or not collective.undivided_mean:
             continue
         yield world.first.finding(
-            f"A mean is added up over {world.size} ranks and not divided: it is {world.size} times too large",
+            f"A mean is summed over {world.size} ranks and not divided: it is {world.size} times too large",
             f"Divide it after the {collective.op} (`x /= dist.get_world_size()`), or reduce with dist.ReduceOp.AVG.",
             step=collective.first_step,
             source=line,
@@ -286,15 +297,16 @@ def mean_summed(world: World) -> Iterator[Finding]:
 
 @world_rule("divided-by-own-count", severity="warning")
 def own_count(world: World) -> Iterator[Finding]:
-    """A number that is counted over the batches of each rank is added up over all ranks, and divided by another that was counted over the same
-    batches and was not added up: an accuracy may be above 1."""
+    """A number that is counted over the batches of each rank is summed over all ranks, and divided by another number
+    that was counted over the same batches and was not summed: an accuracy may be above 1.
+    """
     for collective in world.first.facts.collectives:
         if collective.op not in ("all_reduce", "reduce") or collective.reduce != "SUM" or collective.by_own is None:
             continue
         if collective.group_size == world.size:
             yield world.first.finding(
-                f"What is added up over {world.size} ranks at {collective.line} is divided by a number of one rank: it is about {world.size} times too large",
-                f"Add up the divisor over the ranks as well ({collective.op}), or divide by the number of all samples.",
+                f"The sum over {world.size} ranks at {collective.line} is divided by a number from one rank: it is about {world.size} times too large",
+                f"Sum the divisor over the ranks as well ({collective.op}), or divide by the number of all samples.",
                 step=collective.first_step,
                 source=collective.by_own,
                 evidence={"calls": collective.count, "reduced_at": str(collective.line)},
@@ -305,12 +317,13 @@ def own_count(world: World) -> Iterator[Finding]:
 
 @world_rule("reduced-again", severity="error", phase="backward")
 def reduced_again(world: World) -> Iterator[Finding]:
-    """The program adds up gradients over all ranks after a backward pass, goes backward once more without dividing or clearing them, and adds them up
-    again: what the first pass gave is counted as often as there are ranks."""
+    """The program sums gradients over all ranks after a backward pass, runs backward once more without dividing or
+    clearing them, and sums them again: the gradient of the first pass is counted as often as there are ranks.
+    """
     for collective in world.first.facts.collectives:
         if collective.again and collective.reduce == "SUM" and collective.group_size == world.size:
             yield world.first.finding(
-                f"Gradients that were added up over {world.size} ranks already are added up once more with those of the next micro-batch",
+                f"Gradients that were already summed over {world.size} ranks are summed again with those of the next micro-batch",
                 "Reduce the gradients once, after the last backward pass before the step.",
                 site=f"{collective.gradients[0]}:grad" if collective.gradients else None,
                 source=collective.line,
@@ -322,10 +335,10 @@ def reduced_again(world: World) -> Iterator[Finding]:
 
 @world_rule("loss-divided-by-ranks", severity="warning", phase="backward")
 def loss_divided(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel or FSDP2 averages gradients over the ranks. The loss that goes backward is a mean over a rank's batch, divided by the
-    number of ranks: gradients are as many times too small.
+    """DistributedDataParallel or FSDP2 averages gradients over the ranks. The loss that goes backward is a mean over
+    a rank's batch, divided by the number of ranks: gradients are too small by that factor.
 
-    That the divisor is the number of ranks, and not of micro-batches, is read in the program's text.
+    The program's text shows that the divisor is the number of ranks, and not of micro-batches.
     """
     trace = world.first.first
     if (not world.replicas and not world.sharded) or world.reduced or trace is None or trace.loss is None:
@@ -341,7 +354,7 @@ def loss_divided(world: World) -> Iterator[Finding]:
         return
     yield world.first.finding(
         f"The loss is divided by the number of ranks ({world.size}), and the gradients are averaged over the ranks as well",
-        f"Take the division out of what goes backward: with it, gradients are {world.size} times too small. Divide a copy for the log.",
+        f"Remove the division from the loss that goes backward: with it, gradients are {world.size} times too small. Divide a copy for the log.",
         at=op,
         evidence={"loss": given, "divided": made},
         confidence=0.9,
@@ -350,8 +363,10 @@ def loss_divided(world: World) -> Iterator[Finding]:
 
 @world_rule("loss-summed-over-ranks", severity="warning", phase="backward")
 def loss_summed(world: World) -> Iterator[Finding]:
-    """The loss that goes backward is the sum of the losses of all ranks, by an op that has a gradient, and gradients are averaged over the ranks: the
-    backward pass of the sum adds up as well, so gradients are as many times too large as there are ranks."""
+    """The loss that goes backward is the sum of the losses of all ranks, by an op that has a gradient, and gradients
+    are averaged over the ranks: the backward pass of the sum also adds up, so gradients are too large by the number
+    of ranks.
+    """
     traces = [case.first for case in world.cases]
     if not world.replicas or any(trace is None or trace.loss is None for trace in traces):
         return
@@ -367,7 +382,7 @@ def loss_summed(world: World) -> Iterator[Finding]:
         return
     yield world.first.finding(
         f"The loss that goes backward is the sum over {world.size} ranks, with a gradient: gradients are {world.size} times too large",
-        "Divide the sum by the number of ranks, or go backward from the rank's own loss: DistributedDataParallel averages the gradients.",
+        "Divide the sum by the number of ranks, or run backward from the rank's own loss: DistributedDataParallel averages the gradients.",
         at=ops_[0],
         evidence={"losses": given, "sum": made[0]},
         confidence=0.9,
@@ -376,8 +391,10 @@ def loss_summed(world: World) -> Iterator[Finding]:
 
 @world_rule("gradients-exchanged", severity="error", phase="optimizer", explains=("replicas-drift", "nothing-learnt"))
 def exchanged(world: World) -> Iterator[Finding]:
-    """The program packs gradients into one tensor, reduces it, and unpacks it. In the first step, the sum of all gradients that the optimizers get is that of what
-    the ranks have computed, but those of single parameters are not: they were unpacked in another order, or at other places, than they were packed in."""
+    """The program packs gradients into one tensor, reduces it, and unpacks it. In the first step, the sum of all
+    gradients that the optimizers get equals that of what the ranks have computed, but those of single parameters do
+    not: they were unpacked in a different order, or at different places, than they were packed.
+    """
     collective = next((one for one in world.first.facts.collectives if len(one.copies) > 1), None)
     names = [name for name in (collective.copies if collective is not None else ()) if name in world.weights]
     records = [world.weights[name] for name in names]
@@ -396,7 +413,7 @@ def exchanged(world: World) -> Iterator[Finding]:
         ]
         if len(off) > 1 and abs(sum(given) - factor * sum(meant)) <= _KEPT * factor * sum(scales):
             yield world.first.finding(
-                f"Gradients change places: {some(off, 3)} are stepped with values of other parameters, after {collective.op} of all gradients in one tensor",
+                f"Gradients are mixed up: {some(off, 3)} are stepped with values of other parameters, after {collective.op} of all gradients in one tensor",
                 "Unpack the reduced tensor in the order in which it was packed: go through the same list of parameters both times.",
                 site=f"{off[0]}:grad",
                 source=collective.line,

@@ -21,8 +21,9 @@ _STEPS = 2
 
 @world_rule("same-samples-on-every-rank", severity="warning", phase="data")
 def same_samples(world: World) -> Iterator[Finding]:
-    """The gradients of all ranks are averaged, and in every step that was looked at all ranks got the same batch: all that the model was given. A number
-    that the ranks have in common, such as how many words count in all of them, is no batch.
+    """The gradients of all ranks are averaged, and in every step examined all ranks got the same batch: everything
+    that the model got. A number that the ranks have in common, such as how many words count in all of them, is not a
+    batch.
 
     The average of equal gradients is the gradient of one rank: the other ranks add nothing.
     """
@@ -41,7 +42,7 @@ def same_samples(world: World) -> Iterator[Finding]:
             yield case.finding(
                 f"All {world.size} ranks train on the same samples",
                 "Give each rank its share: `DataLoader(data, sampler=DistributedSampler(data))`, and call "
-                "`sampler.set_epoch(epoch)` in every epoch. Data that each rank makes itself needs a seed of its own.",
+                "`sampler.set_epoch(epoch)` in every epoch. Data that each rank generates itself needs a different seed per rank.",
                 site=address,
                 source=(loader.sampler_line or loader.made if loader is not None else None) or site.source,
                 evidence={"steps": [step for step, _ in steps][:8], "input": address},
@@ -60,8 +61,10 @@ def _alike(world: World, site: Site) -> bool:
 
 @world_rule("stages-read-different-samples", severity="error", phase="data")
 def stages(world: World) -> Iterator[Finding]:
-    """One rank goes backward with gradients that another one computes and sends back, so the two are stages of one pipeline: the first has the
-    inputs and the last the targets. Both read the same data set with a loader of their own, and their first batches are of different samples."""
+    """One rank runs backward with gradients that another one computes and sends back, so the two are stages of one
+    pipeline: the first has the inputs and the last the targets. Each reads the same data set with its own loader, and
+    their first batches contain different samples.
+    """
     cases = {case.rank.rank: case for case in world.cases}
     for case in world.cases:
         peers = {used.peer for used in case.facts.stages.used} - {one.peer for one in case.facts.stages.returned}
@@ -74,7 +77,7 @@ def stages(world: World) -> Iterator[Finding]:
             yield case.finding(
                 f"Stages of a pipeline read different samples: the first batch is {some([str(k) for k in own.first], 4)} on rank "
                 f"{case.rank.rank} and {some([str(k) for k in theirs.first], 4)} on rank {other.rank.rank}",
-                "Inputs and targets of a batch must be of the same samples: let one stage read both and send the targets along, or give both loaders a "
+                "Inputs and targets of a batch must belong to the same samples: let one stage read both and send the targets along, or give both loaders a "
                 "generator with the same seed.",
                 step=None,
                 source=world.seeded_apart or own.made,
@@ -94,8 +97,10 @@ def _described(loader: LoaderFact) -> tuple[str, int | None, int | None]:
 
 @world_rule("shares-overlap", severity="warning", phase="data")
 def overlapping(world: World) -> Iterator[Finding]:
-    """Each rank trains on a part of the same data set, and these have some samples in common and others not: the ranks have not dealt the
-    data out from the same permutation (a DistributedSampler with another seed on each rank), or split it each in its own way. Some samples are read twice per epoch, others never."""
+    """Each rank trains on a part of the same data set, and these parts have some samples in common and others not:
+    the ranks have not dealt out the data from the same permutation (a DistributedSampler with a different seed on
+    each rank), or each has split it in its own way. Some samples are read twice per epoch, others never.
+    """
     if not world.replicas and not world.reduced:
         return
     if not world.together and (told := _dealt_by_hand(world)) is not None:
@@ -115,7 +120,7 @@ def overlapping(world: World) -> Iterator[Finding]:
         return  # what is padded, or one split of all ranks
     yield world.first.finding(
         f"The shares of the ranks overlap: rank 0 has {len(shares[0])} and rank 1 {len(shares[1])} of {whole} samples, {len(common)} of them in common",
-        "Every rank must deal out the same permutation: draw it with a generator of a fixed seed, the same on all ranks "
+        "Every rank must split the same permutation: draw it with a generator of a fixed seed, the same on all ranks "
         "(`torch.randperm(n, generator=torch.Generator().manual_seed(0))`), or use DistributedSampler.",
         step=None,
         source=chosen[0].data_line or chosen[0].made,
@@ -132,9 +137,8 @@ def _seeded_apart(world: World) -> Finding | None:
     if len(chosen) < len(loaders) or len({_described(one) for one in chosen}) > 1 or len(set(seeds)) == 1:
         return None
     return world.first.finding(
-        f"The shares of the ranks overlap: DistributedSampler has another seed on each rank ({some([str(seed) for seed in seeds], 8)})",
-        "Give the sampler the same seed on all ranks: it draws one order of all samples, and each rank takes its part of that. Samples are read twice "
-        "per epoch otherwise, and others never.",
+        f"The shares of the ranks overlap: DistributedSampler has a different seed on each rank ({some([str(seed) for seed in seeds], 8)})",
+        "Give the sampler the same seed on all ranks: it draws one order of all samples, and each rank takes its part of that. Otherwise some samples are read twice per epoch, and others never.",
         step=None,
         source=chosen[0].sampler_line or chosen[0].made,
         evidence={"seeds": seeds, "samples": chosen[0].length},
@@ -153,10 +157,8 @@ def _dealt_by_hand(world: World) -> Finding | None:
         common = [item for item in set(one.items) & set(other.items) if item <= last]
         if len(common) > world.size:
             return world.first.finding(
-                f"The shares of the ranks overlap: {one.name} has {one.size} items on rank 0 and {other.size} on rank 1, {len(common)} of those looked at "
-                "are the same",
-                "Every rank must take its part of the same whole: draw the order with a generator of a fixed seed, the same on all ranks, and let no rank "
-                "draw random numbers by itself before; or use DistributedSampler.",
+                f"The shares of the ranks overlap: {one.name} has {one.size} items on rank 0 and {other.size} on rank 1, {len(common)} of those examined are the same",
+                "Every rank must take its part of the same whole: draw the order with a generator of a fixed seed, the same on all ranks, and let no rank draw its own random numbers before that; or use DistributedSampler.",
                 step=None,
                 source=one.line,
                 evidence={"common": len(common), "sizes": [one.size, other.size], "variable": one.name},
@@ -167,7 +169,9 @@ def _dealt_by_hand(world: World) -> Finding | None:
 
 @world_rule("more-shares-than-ranks", severity="warning", phase="data")
 def too_many_shares(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel averages over all ranks, and the sampler splits the data into more shares than there are ranks: no rank reads the others."""
+    """DistributedDataParallel averages over all ranks, and the sampler splits the data into more shares than there
+    are ranks: no rank reads the others.
+    """
     for loader in world.first.facts.loaders if world.replicas else ():
         if loader.steps and loader.shares > world.size:
             yield world.first.finding(
@@ -183,8 +187,9 @@ def too_many_shares(world: World) -> Iterator[Finding]:
 
 @world_rule("schedule-counts-all-ranks", severity="warning", phase="optimizer")
 def schedule(world: World) -> Iterator[Finding]:
-    """A schedule of the learning rate is made for exactly as many times the steps that the training made as there are ranks, and a sampler splits the
-    data: the steps were counted by the whole data set. The rate never comes to its end."""
+    """A learning-rate schedule is made for exactly as many times the training's steps as there are ranks, and a
+    sampler splits the data: the steps were counted over the whole data set. The schedule never reaches its end.
+    """
     case = world.first
     if not any(one.steps and one.dealt for one in case.facts.loaders) or any(one.failed for one in world.standings):
         return
@@ -205,8 +210,9 @@ def schedule(world: World) -> Iterator[Finding]:
 
 @world_rule("dealt-out-twice", severity="warning", phase="data")
 def dealt_twice(world: World) -> Iterator[Finding]:
-    """A sampler splits the data set over the ranks, as if all ranks had the same one, but the data set of each rank has different samples. It was split
-    before, so each rank never reads most of its own share."""
+    """A sampler splits the data set over the ranks, as if all ranks had the same one, but the data set of each rank
+    has different samples. It was already split, so each rank never reads most of its own share.
+    """
     loaders = [next((one for one in case.facts.loaders if one.steps and one.dealt), None) for case in world.cases]
     chosen = [one for one in loaders if one is not None and one.content is not None]
     if len(chosen) < len(loaders) or len({(one.dataset, one.length) for one in chosen}) > 1:
@@ -224,8 +230,9 @@ def dealt_twice(world: World) -> Iterator[Finding]:
 
 @rule("sampler-epoch-never-set", severity="warning", phase="data")
 def epoch_never_set(case: Case) -> Iterator[Finding]:
-    """A DistributedSampler shuffles by its seed and its epoch. Passes over the data in which the epoch is the same have the
-    same order."""
+    """A DistributedSampler shuffles by its seed and its epoch. Passes over the data with the same epoch have the same
+    order.
+    """
     for loader in case.facts.loaders:
         epochs = loader.epochs or []
         if loader.shuffled and loader.steps and len(epochs) > 1 and len(set(epochs)) == 1:

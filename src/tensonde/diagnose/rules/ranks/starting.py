@@ -13,10 +13,10 @@ from tensonde.model.site import SourceLine
 
 @world_rule("ranks-start-differently", severity="error", phase="init", explains=("replicas-drift",))
 def different_start(world: World) -> Iterator[Finding]:
-    """The gradient of a parameter is reduced over all ranks, by the program or by DistributedDataParallel, but the ranks begin with
-    different values of it.
+    """The program or DistributedDataParallel reduces the gradient of a parameter over all ranks, but the ranks start
+    with different values of it.
 
-    Equal updates of different weights stay different: each rank trains a model of its own, with gradients of the others.
+    Equal updates of different weights stay different: each rank trains its own model, with gradients of the others.
     """
     wrapped = {name: replica for replica in world.replicas for name in replica.parameters}
     expected = {name: records for name, records in world.weights.items() if name in world.reduced or name in wrapped}
@@ -28,9 +28,8 @@ def different_start(world: World) -> Iterator[Finding]:
     replica = wrapped.get(wrong[0])
     if replica is not None and wrong[0] in replica.later:
         yield first.finding(
-            f"{some(wrong, 3)} were made after the model was wrapped, with other values on each rank",
-            "DistributedDataParallel sends the parameters of rank 0 to the others when it is made, and reduces the gradients of those "
-            "only. Build the whole model first.",
+            f"{some(wrong, 3)} were created after the model was wrapped, with different values on each rank",
+            "DistributedDataParallel sends the parameters of rank 0 to the others when it is created, and reduces only their gradients. Build the whole model first.",
             site=f"{wrong[0]}:value",
             source=replica.line,
             evidence={"parameters": wrong[:8]},
@@ -44,7 +43,7 @@ def different_start(world: World) -> Iterator[Finding]:
             f"Gradients of different parameters are averaged: {some(wrong, 3)} differ between the ranks before the first step, the other "
             f"{len(expected) - len(wrong)} do not",
             "Where each rank has its own part of the model, such as an expert, its gradients belong to this part alone: leave them out of the reduction "
-            "(and divide them by the number of ranks, if the loss of each rank is a mean). If the ranks are to share them, send the weights of rank 0.",
+            "(and divide them by the number of ranks, if the loss of each rank is a mean). If the ranks should share them, send the weights of rank 0.",
             site=f"{wrong[0]}:value",
             source=reducing.line if reducing is not None else None,
             evidence={"parameters": wrong[:8], "gradients": "reduced over all ranks"},
@@ -60,7 +59,7 @@ def different_start(world: World) -> Iterator[Finding]:
         why = f"; they are seeded differently at {world.seeded_apart}"
     yield first.finding(
         f"The ranks start from different weights: {len(wrong)} of {len(expected)} parameters differ before the first step{why}",
-        "Send the weights of rank 0 to the others before the optimizer is made: "
+        "Send the weights of rank 0 to the others before the optimizer is created: "
         "`for p in model.parameters(): dist.broadcast(p.data, src=0)`. DistributedDataParallel does this by itself. "
         "Seeding all ranks alike helps only if nothing else draws random numbers before.",
         site=f"{wrong[0]}:value",
@@ -82,7 +81,7 @@ def _loaded_differently(world: World, wrong: list[str], known: int, line: Source
     """DistributedDataParallel sent the weights of rank 0 when it was made, so they were replaced afterwards."""
     return world.first.finding(
         f"The ranks load different weights at {line}: {len(wrong)} of {known} parameters differ before the first step",
-        "Every rank must load the same file. DistributedDataParallel sends the weights of rank 0 only when it is made: load before you wrap the model, "
+        "Every rank must load the same file. DistributedDataParallel sends the weights of rank 0 only when it is created: load before you wrap the model, "
         "or load the file of rank 0 on all ranks.",
         site=f"{wrong[0]}:value",
         source=line,
@@ -108,7 +107,7 @@ def _parts_of_others(world: World) -> Iterator[Finding]:
     why = f": they are seeded differently at {seeded}" if seeded is not None else ""
     yield world.first.finding(
         f"The ranks shard different models: {len(wrong)} of {len(tables[0])} parameters had different values on different ranks before fully_shard{why}",
-        "fully_shard keeps each rank's part of the rank's own values. Build the model with the same seed on all ranks and seed by the rank afterwards, or "
+        "fully_shard keeps, on each rank, a part of that rank's own values. Build the model with the same seed on all ranks and seed by the rank afterwards, or "
         "load one state into all of them (set_model_state_dict with broadcast_from_rank0=True).",
         site=f"{wrong[0].name}:value" if wrong[0].name else None,
         source=seeded or wrong[0].line,

@@ -35,7 +35,7 @@ def rates(world: World) -> Iterator[Finding]:
             made = case.facts.rates_set[0].source
         yield case.finding(
             f"The ranks use different learning rates from step {apart} on: {some([f'{table[apart]:g}' for table in tables], 8)}",
-            "A scheduler that goes by a loss must get the same one on all ranks: average it first (dist.all_reduce). Rates that depend on "
+            "A scheduler that depends on a loss must get the same loss on all ranks: average it first (dist.all_reduce). Rates that depend on "
             "the rank are a mistake: all ranks hold the same model.",
             step=apart,
             source=(scheduler.line or scheduler.made) if later and scheduler is not None else made,
@@ -52,8 +52,10 @@ def rates(world: World) -> Iterator[Finding]:
     explains=("replicas-drift", "nan-in-optimizer", "nonfinite"),
 )
 def stepped(world: World) -> Iterator[Finding]:
-    """The ranks step with gradients that they have reduced, and in the same step the scaler of one finds infinities and skips it, that of another does not:
-    it has looked for them before the gradients were reduced."""
+    """The ranks step with gradients that they have reduced, but in the same step the scaler of one rank finds
+    infinities and skips it, and that of another does not: the scaler looked for them before the gradients were
+    reduced.
+    """
     if not world.replicas and not world.reduced and not world.sharded:
         return
     skipped = [{step for step, _ in case.series("skipped")} for case in world.cases]
@@ -66,9 +68,8 @@ def stepped(world: World) -> Iterator[Finding]:
     who = [str(case.rank.rank) for case, steps in zip(world.cases, skipped, strict=True) if apart[0] in steps]
     optimizer = next(iter(world.first.stepping), None)
     yield world.first.finding(
-        f"Only rank {some(who, 8)} skips step {apart[0]}, because its gradients are infinite; the other ranks make it",
-        "Reduce the gradients before the scaler looks at them: `scaler.unscale_` or `scaler.step` after the last all_reduce, or add up over the ranks what "
-        "it has found.",
+        f"Only rank {some(who, 8)} skips step {apart[0]}, because its gradients are infinite; the other ranks take the step",
+        "Reduce the gradients before the scaler looks at them: `scaler.unscale_` or `scaler.step` after the last all_reduce, or combine over the ranks what it has found.",
         step=apart[0],
         source=optimizer.step_line if optimizer is not None else None,
         evidence={"skipped_by": who, "steps": apart[:8]},
@@ -83,16 +84,17 @@ def stepped(world: World) -> Iterator[Finding]:
     explains=("gradients-never-cleared", "replicas-drift"),
 )
 def cleared(world: World) -> Iterator[Finding]:
-    """Some ranks clear their gradients in every step, and others never do: the ranks step with different gradients, although these are averaged."""
+    """Some ranks clear their gradients in every step, and others never do: the ranks step with different gradients,
+    although these are averaged.
+    """
     never = [case for case in world.cases if any(_never_cleared(one) for one in case.stepping)]
     always = [case for case in world.cases if case.facts.sequence.cleared_line is not None and case not in never]
     if not never or not always or (not world.replicas and not world.reduced):
         return
     case = always[0]
     yield case.finding(
-        f"Only rank {some([str(one.rank.rank) for one in always], 8)} clears its gradients; on rank {some([str(one.rank.rank) for one in never], 8)} "
-        "every step adds to those of all steps before",
-        "Call zero_grad() on every rank, outside of `if rank == 0:`.",
+        f"Only rank {some([str(one.rank.rank) for one in always], 8)} clears its gradients; on rank {some([str(one.rank.rank) for one in never], 8)} every step adds to those of all earlier steps",
+        "Call zero_grad() on every rank, outside `if rank == 0:`.",
         source=case.facts.sequence.cleared_line,
         evidence={"clear": [one.rank.rank for one in always], "never": [one.rank.rank for one in never]},
         confidence=0.95,
@@ -106,8 +108,10 @@ def _never_cleared(optimizer: OptimizerFact) -> bool:
 
 @world_rule("shards-scaled-differently", severity="error", phase="optimizer")
 def scaled(world: World) -> Iterator[Finding]:
-    """Each rank holds a part of the parameters (FSDP2, DTensor). Between the backward pass and the optimizer's step of the first step, all
-    gradients of a rank are scaled by one factor, which is another one on another rank: each rank has clipped by the norm of its own part."""
+    """Each rank holds a part of the parameters (FSDP2, DTensor). Between the backward pass and the optimizer's step
+    of the first step, all gradients of a rank are scaled by one factor, which differs between ranks: each rank has
+    clipped by the norm of its own part.
+    """
     parts = sorted(world.sharded)
     factors = [factor_of(case, parts) for case in world.cases]
     values = [factor for factor in factors if factor is not None]
@@ -116,9 +120,8 @@ def scaled(world: World) -> Iterator[Finding]:
     case = world.first
     optimizer = next(iter(case.stepping), None)
     yield case.finding(
-        f"Each rank scales the gradients of its own shards by another factor: {some([f'{value:.4g}' for value in values], 8)}",
-        "The norm must be that of all shards: `torch.nn.utils.clip_grad_norm_(model.parameters(), limit)` adds them up, or add up the squares over "
-        "all ranks yourself (dist.all_reduce).",
+        f"Each rank scales the gradients of its own shards by a different factor: {some([f'{value:.4g}' for value in values], 8)}",
+        "The norm must cover all shards: `torch.nn.utils.clip_grad_norm_(model.parameters(), limit)` computes it, or sum the squares over all ranks yourself (dist.all_reduce).",
         site=f"{parts[0]}:grad",
         source=case.facts.clipping.line
         or case.facts.beginning.rewrite

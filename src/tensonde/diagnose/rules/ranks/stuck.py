@@ -13,26 +13,25 @@ from tensonde.store.standing import Stuck, stuck
 
 _ADVICE = {
     "ended": "All ranks must make the same number of steps. Give each rank equally many batches (DistributedSampler, drop_last=True), "
-    "or train inside `model.join()` where they cannot be equal. A decision to stop must be the same on all ranks.",
-    "died": "Look at why that rank ended: its own output, and the findings of its rank.",
-    "elsewhere": "All ranks must call the same collectives in the same order. Look for a collective under `if rank == ...`, and for "
-    "code in which the ranks go different ways.",
+    "or train inside `model.join()` if they cannot be equal. A decision to stop must be the same on all ranks.",
+    "died": "Find out why that rank ended: look at its own output and its findings.",
+    "elsewhere": "All ranks must call the same collectives in the same order. Look for a collective under `if rank == ...`, and for code in which the ranks take different branches.",
     "shapes": "All ranks must call a collective with the same shape and dtype. Pad, or exchange the sizes first.",
-    "crossed": "Let one of the two send while the other receives, as by `if rank % 2 == 0`, or post both with dist.isend and dist.irecv (or "
+    "crossed": "Let one of the two send while the other receives, for example with `if rank % 2 == 0`, or post both with dist.isend and dist.irecv (or "
     "dist.batch_isend_irecv) and wait afterwards.",
-    "tags": "A tensor that is sent with a tag is received only with the same tag: count both alike, or leave the tags out.",
-    "busy": "Either that rank goes another way and never comes to this call, or what it does takes long: then let the others wait "
-    "for it on purpose (a longer timeout of the group), or spread the work over the ranks.",
+    "tags": "A tensor that is sent with a tag is received only with the same tag: count both in the same way, or omit the tags.",
+    "busy": "Either that rank takes another path and never reaches this call, or its work takes long: then let the others wait for it (a longer timeout of the group), or spread the work over the ranks.",
 }
 
 
 @world_rule("ranks-stuck", severity="error", explains=("exception", "crash", "replicas-drift"))
 def ranks_stuck(world: World) -> Iterator[Finding]:
-    """When the training ended, ranks had waited for seconds in a collective that another rank did not call, or a collective failed in
-    which not all ranks were.
+    """When the training ended, ranks had waited for seconds in a collective that another rank did not call, or a
+    collective failed that not all ranks had joined.
 
-    Each rank notes the collectives that it calls, with the loops and conditions around them, and its line when nothing has happened for three
-    seconds. A rank that failed outside of a collective is the cause itself: its exception is the finding.
+    Each rank notes the collectives that it calls, with the loops and conditions around them, and its current line
+    when nothing has happened for three seconds. A rank that failed outside a collective is the cause itself: its
+    exception is the finding.
     """
     standings = world.standings
     if any(one.failed and one.inside is None for one in standings):
@@ -46,8 +45,9 @@ def ranks_stuck(world: World) -> Iterator[Finding]:
     "batch-left-out", severity="error", phase="data", explains=("ranks-stuck", "uneven-batches", "exception", "crash")
 )
 def left_out(world: World) -> Iterator[Finding]:
-    """The ranks have equally many batches, as far as is known, one has made fewer backward passes than another, which waits for its gradients in vain, and the
-    program has a line that leaves out a batch before its backward pass."""
+    """As far as is known, the ranks have equally many batches. One rank has made fewer backward passes than another,
+    which waits in vain for its gradients, and the program has a line that skips a batch before its backward pass.
+    """
     if any(one.failed and one.inside is None for one in world.standings):
         return
     found = stuck(world.standings, after_the_end=True)
@@ -63,10 +63,9 @@ def left_out(world: World) -> Iterator[Finding]:
     if not kind.skips or found.waiting[0].rank == fewest:
         return
     yield world.first.finding(
-        f"Rank {fewest} leaves out a batch: it has made {passes[fewest]} backward passes, rank {found.waiting[0].rank} is in its "
+        f"Rank {fewest} skips a batch: it has made {passes[fewest]} backward passes, rank {found.waiting[0].rank} is in its "
         f"{passes[found.waiting[0].rank]}th and waits",
-        "DistributedDataParallel needs a backward pass of every rank for every batch. Do not leave the batch out: leave out its bad samples, multiply the "
-        "loss by 0, or let all ranks decide together (dist.all_reduce of the condition).",
+        "DistributedDataParallel needs a backward pass on every rank for every batch. Do not skip the batch: drop its bad samples, multiply the loss by 0, or let all ranks decide together (dist.all_reduce of the condition).",
         step=found.other.step,
         source=source_line(kind.file, kind.skips[0]),
         evidence={"backward_passes": passes, "lines": kind.skips},
@@ -90,8 +89,9 @@ def _equally_many(world: World) -> bool | None:
     "uneven-batches", severity="error", phase="data", explains=("ranks-stuck", "ranks-part-ways", "exception", "crash")
 )
 def uneven(world: World) -> Iterator[Finding]:
-    """One rank has left a loop over data that another one is still in, and waits for it in vain: the ranks have different numbers
-    of batches."""
+    """One rank has left a loop over data that another one is still in, and the other waits for it in vain: the ranks
+    have different numbers of batches.
+    """
     if any(one.failed and one.inside is None for one in world.standings):
         return
     found = stuck(world.standings, after_the_end=True)
@@ -122,8 +122,7 @@ def killed(world: World) -> Iterator[Finding]:
             waits = f"; rank {others[0].rank} waits for {others[0].inside}" if others else ""
             yield case.finding(
                 f"SIGKILL ended the process of rank {one.rank} in step {one.step}{waits}",
-                "SIGKILL comes from outside: the kernel when memory runs out (dmesg says so), a scheduler's limit, or kill -9. The other "
-                "ranks cannot go on without it. The line is the last call that was noted.",
+                "SIGKILL comes from outside: the kernel when memory runs out (dmesg says so), a scheduler's limit, or kill -9. The other ranks cannot continue without it. The line is the last recorded call.",
                 step=one.step,
                 source=one.line,
                 evidence={"rank": one.rank, "waiting": [other.rank for other in others]},

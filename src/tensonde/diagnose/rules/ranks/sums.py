@@ -37,8 +37,9 @@ def _alike(row: tuple[CollectiveFact, ...]) -> bool:
 
 @world_rule("shards-begin-alike", severity="error", phase="init", explains=("shared-gradient-summed",))
 def begin_alike(world: World) -> Iterator[Finding]:
-    """The ranks compute one model together (tensor parallel) and add up their parts of a result, and in the first step all of them give the
-    same part: their shards were drawn with the same random numbers. The model has each hidden unit as often as there are ranks.
+    """The ranks compute one model together (tensor parallel) and sum their parts of a result, and in the first step
+    all of them compute the same part: their shards were drawn with the same random numbers. The model has each hidden
+    unit as often as there are ranks.
 
     Equal shards get equal gradients, so they stay equal.
     """
@@ -53,9 +54,8 @@ def begin_alike(world: World) -> Iterator[Finding]:
     made = [drawn[name] for name in names if name in drawn]
     fact = case.facts.parameters.get(names[0])
     yield case.finding(
-        f"All {world.size} ranks begin with the same shards: {some(names, 3)} are equal on them, and what they give is added up at {row[0].line}",
-        "Draw the shards with other numbers on each rank (a generator with the seed `seed + rank`), or draw the whole weight on every rank and take the "
-        "rank's part of it.",
+        f"All {world.size} ranks start with the same shards: {some(names, 3)} are equal on them, and their outputs are summed at {row[0].line}",
+        "Initialize the shards with different random numbers on each rank (a generator with the seed `seed + rank`), or initialize the whole weight on every rank and take the rank's part of it.",
         site=f"{names[0]}:value",
         source=_drawn_at(made) or (fact.filled or fact.made if fact is not None else None),
         evidence={"parameters": names[:8], "summed_at": str(row[0].line)},
@@ -102,19 +102,19 @@ def _equal_and_drawn(world: World, name: str) -> bool:
 
 @world_rule("shared-gradient-summed", severity="error", phase="backward")
 def shared_gradient(world: World) -> Iterator[Finding]:
-    """A backward pass adds up a gradient over the ranks that is the same on all of them in the first step, as that of a result which every rank has:
-    what comes out is as many times too large as there are ranks.
+    """A backward pass sums a gradient over the ranks that is already the same on all of them in the first step, such
+    as the gradient of a result that every rank has: the sum is too large by the number of ranks.
 
-    Only the gradient of a tensor that each rank uses for another part of the model is a sum over the ranks.
+    Only the gradient of a tensor that each rank uses for a different part of the model should be summed over the
+    ranks.
     """
     if world.replicas or world.reduced:
         return
     for row in _sums(world, backward=True):
         if _alike(row):
             yield world.first.finding(
-                f"A gradient that all {world.size} ranks have alike is added up over them: it becomes {world.size} times too large",
-                "Where every rank has the whole result, every rank has its whole gradient: take the rank's part of it and add nothing up. Add up the "
-                "gradients of what the ranks use for different parts of the model.",
+                f"A gradient that is the same on all {world.size} ranks is summed over them: it becomes {world.size} times too large",
+                "If every rank has the whole result, every rank has its whole gradient: take the rank's part of it and sum nothing. Sum only the gradients of what the ranks use for different parts of the model.",
                 source=_written(world, row[0]),
                 evidence={"calls": row[0].count, "inputs": row[0].given[:4]},
                 confidence=0.9,
@@ -133,11 +133,11 @@ def _written(world: World, sums: CollectiveFact) -> SourceLine | None:
 
 @world_rule("parts-of-different-batches", severity="error", phase="data", explains=("replicas-drift",))
 def different_batches(world: World) -> Iterator[Finding]:
-    """The ranks hold parts of one model and add up what they give (tensor parallel), but in every step each rank has another input and another loss:
-    the sum mixes results for different samples.
+    """The ranks hold parts of one model and sum their outputs (tensor parallel), but in every step each rank has a
+    different input and a different loss: the sum mixes results for different samples.
 
-    Not told where gradients or weights are combined over the ranks, for then each may have its share of the data, nor where the losses are equal, for
-    then each rank may have other features of the same samples.
+    Silent if gradients or weights are combined over the ranks, because then each rank may have its share of the data,
+    and if the losses are equal, because then each rank may have other features of the same samples.
     """
     if world.replicas or world.reduced or world.sharded or world.averaged:
         return
@@ -154,7 +154,7 @@ def different_batches(world: World) -> Iterator[Finding]:
     case = world.first
     loader = next((loader for loader in case.facts.loaders if loader.steps), None)
     yield case.finding(
-        f"Each rank computes its part of the model for another batch, and the parts are added up at {row[0].line}",
+        f"Each rank computes its part of the model for a different batch, and the parts are summed at {row[0].line}",
         "All ranks that compute one model together need the same batch: give their data the same seed, give the sampler the number of the data-parallel "
         "group instead of the rank, or send the batch of one rank to the others (dist.broadcast).",
         site=inputs[0].address,

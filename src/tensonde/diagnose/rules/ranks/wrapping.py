@@ -19,8 +19,9 @@ _INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 @rule("unused-in-ddp", severity="error", explains=("exception",))
 def unused(case: Case) -> Iterator[Finding]:
-    """DistributedDataParallel waits for the gradient of every parameter, and its second forward fails because some never came. The exception
-    has their numbers; the wrapper's parameters give them names."""
+    """DistributedDataParallel waits for the gradient of every parameter, and its second forward fails because some
+    never came. The exception has their numbers; the wrapper's parameters give their names.
+    """
     event = raised(case)
     if event is None or event.get("type") in LAUNCHERS or UNFINISHED not in str(event.get("message", "")):
         return
@@ -32,9 +33,8 @@ def unused(case: Case) -> Iterator[Finding]:
     names = [replica.parameters[k] for k in numbers if k < len(replica.parameters)]
     which = some(names, 4) if names else "some parameters"
     yield case.finding(
-        f"{which} got no gradient, for which DistributedDataParallel waits",
-        "Take what the loss does not use out of the model, or freeze it before it is wrapped (requires_grad_(False)). Where it depends on the "
-        "input which part is used: DistributedDataParallel(model, find_unused_parameters=True).",
+        f"{which} got no gradient, but DistributedDataParallel waits for it",
+        "Remove what the loss does not use from the model, or freeze it before wrapping (requires_grad_(False)). If the input decides which part is used: DistributedDataParallel(model, find_unused_parameters=True).",
         step=event.get("step"),
         site=f"{names[0]}:grad" if names else None,
         source=replica.line,
@@ -45,14 +45,16 @@ def unused(case: Case) -> Iterator[Finding]:
 
 @rule("static-graph-changed", severity="error", phase="backward", explains=("exception",))
 def static_graph(case: Case) -> Iterator[Finding]:
-    """DistributedDataParallel was told that every step uses the same parameters (`static_graph=True`), and a backward pass has found that it does not."""
+    """DistributedDataParallel was told that every step uses the same parameters (`static_graph=True`), and a backward
+    pass has found that this is not so.
+    """
     event = raised(case)
     replica = next(iter(case.facts.replicas), None)
     if event is None or replica is None or event.get("type") in LAUNCHERS or _CHANGED not in str(event.get("message")):
         return
     yield case.finding(
-        f"In step {event.get('step')} the model uses other parameters than in the first step, and DistributedDataParallel was told that this never happens (static_graph=True)",
-        "Leave static_graph out, and give find_unused_parameters=True where some steps do not use all parameters.",
+        f"In step {event.get('step')} the model uses different parameters than in the first step, but DistributedDataParallel was told that this never happens (static_graph=True)",
+        "Remove static_graph, and pass find_unused_parameters=True if some steps do not use all parameters.",
         step=event.get("step"),
         source=replica.line,
         evidence={"backward": str(event.get("source"))},
@@ -62,9 +64,10 @@ def static_graph(case: Case) -> Iterator[Finding]:
 
 @rule("ready-twice", severity="error", phase="backward", explains=("exception",))
 def ready_twice(case: Case) -> Iterator[Finding]:
-    """DistributedDataParallel reduces a gradient as soon as it is there, once per backward pass, and one came twice. The exception has the
-    parameter's name; the module that has it is run more than once under a checkpoint that goes backward by itself (`use_reentrant=True`), or is used
-    outside of the wrapper's forward."""
+    """DistributedDataParallel reduces a gradient as soon as it is ready, once per backward pass, and one came twice.
+    The exception has the parameter's name; its module runs more than once under a checkpoint that runs backward by
+    itself (`use_reentrant=True`), or is used outside the wrapper's forward.
+    """
     event = raised(case)
     found = _TWICE.search(str(event.get("message", ""))) if event is not None else None
     if event is None or found is None or event.get("type") in LAUNCHERS:
@@ -77,7 +80,7 @@ def ready_twice(case: Case) -> Iterator[Finding]:
     source = next((site.source for site in reversed(sites) if site.source is not None), None)
     yield case.finding(
         f"{name} gets its gradient twice in one backward pass, and DistributedDataParallel reduces it after the first time",
-        "Where a checkpointed block is used more than once, go without reentrant passes: checkpoint(block, x, use_reentrant=False). If what the forward does is "
+        "If a checkpointed block is used more than once, avoid reentrant passes: checkpoint(block, x, use_reentrant=False). If what the forward does is "
         "the same in every step, DistributedDataParallel(model, static_graph=True) works, too.",
         step=event.get("step"),
         site=f"{name}:grad",
@@ -91,8 +94,10 @@ def ready_twice(case: Case) -> Iterator[Finding]:
     "shards-never-reduced", severity="error", phase="backward", explains=("loss-without-graph", "replicas-drift")
 )
 def never_reduced(world: World) -> Iterator[Finding]:
-    """The parameters of a sharded model are gathered in every step, and its gradients are never reduced: gradient synchronisation was turned off
-    and not on again. The optimizer steps without gradients, or with those of the rank's own data."""
+    """The parameters of a sharded model are gathered in every step, but its gradients are never reduced: gradient
+    synchronization was turned off and not on again. The optimizer steps without gradients, or with those of the
+    rank's own data.
+    """
     case = world.first
     optimizer = next((one for one in case.stepping if one.steps > 2), None)
     used = [one for one in case.facts.collectives if one.group_size == world.size]
@@ -103,7 +108,7 @@ def never_reduced(world: World) -> Iterator[Finding]:
         return
     yield case.finding(
         f"Gradients are never reduced: {optimizer.steps} steps with {sum(one.count for one in gathers)} gathers of parameters, and no reduce_scatter",
-        "Turn synchronisation on for the last backward pass before each step: `model.set_requires_gradient_sync(last)`.",
+        "Turn synchronization on for the last backward pass before each step: `model.set_requires_gradient_sync(last)`.",
         source=optimizer.backward_line or optimizer.step_line,
         evidence={"steps": optimizer.steps, "collectives": sorted({one.op for one in used})},
         confidence=0.95,
@@ -112,8 +117,10 @@ def never_reduced(world: World) -> Iterator[Finding]:
 
 @world_rule("shards-reduced-too-early", severity="error", phase="backward")
 def reduced_early(world: World) -> Iterator[Finding]:
-    """A sharded model is trained with several backward passes per step, and in every step an early one reduces its gradients and the last one does
-    not: what the passes in between have computed stays on the rank, and reaches a later step or none."""
+    """A sharded model is trained with several backward passes per step. In every step, an early one reduces its
+    gradients and the last one does not: what the passes in between have computed stays on the rank, and reaches a
+    later step or none.
+    """
     case = world.first
     sequence = case.facts.sequence
     optimizer = next((one for one in case.stepping if one.steps > 2), None)
@@ -126,7 +133,7 @@ def reduced_early(world: World) -> Iterator[Finding]:
         return
     yield case.finding(
         f"Gradients are reduced in an early backward pass of each step and not in the last: {sequence.reduced_early} of {sequence.reduced} steps",
-        "Turn synchronisation on for the last backward pass before each step, and off for those before: `model.set_requires_gradient_sync(last)`.",
+        "Turn synchronization on for the last backward pass before each step, and off for those before: `model.set_requires_gradient_sync(last)`.",
         source=optimizer.step_line or optimizer.backward_line,
         evidence={"steps": optimizer.steps, "backwards": sequence.backwards},
         confidence=0.95,
@@ -141,8 +148,9 @@ def _fully_sharded(case: Case) -> bool:
 
 @world_rule("stage-without-gradients", severity="error", phase="backward")
 def stage(world: World) -> Iterator[Finding]:
-    """A rank sends what its model gives to another one, and steps its optimizer, but its parameters never have a gradient. The rank that gets
-    the tensors computes gradients and sends none back."""
+    """A rank sends its model's outputs to another one, and steps its optimizer, but its parameters never have a
+    gradient. The rank that gets the tensors computes gradients but sends none back.
+    """
     ranks = [(case, optimizer) for case in world.cases for optimizer in case.stepping]
     if not any(optimizer.had_gradients for _, optimizer in ranks):
         return
@@ -152,7 +160,7 @@ def stage(world: World) -> Iterator[Finding]:
             continue
         yield case.finding(
             f"The stage of rank {case.rank.rank} is not trained: its optimizer made {optimizer.steps} steps, and no parameter ever had a gradient",
-            "Receive the gradient of what this rank sends (dist.recv) and go on with it: `out.backward(gradient)`. The rank that gets the "
+            "Receive the gradient of what this rank sends (dist.recv) and continue from it: `out.backward(gradient)`. The rank that gets the "
             "tensor must call requires_grad_() on it and send its `.grad` back.",
             source=sent.line or optimizer.step_line,
             evidence={"steps": optimizer.steps, "step_line": str(optimizer.step_line)},
@@ -162,8 +170,9 @@ def stage(world: World) -> Iterator[Finding]:
 
 @world_rule("stages-step-unequally", severity="error", phase="optimizer")
 def unequal_steps(world: World) -> Iterator[Finding]:
-    """Two ranks are stages of one pipeline, for gradients go back from one to the other, and the optimizer of one makes several steps for each step of the other:
-    its weights change between the micro-batches of one batch."""
+    """Two ranks are stages of one pipeline, because gradients go back from one to the other, and the optimizer of one
+    makes several steps for each step of the other: its weights change between the micro-batches of one batch.
+    """
     back = [case for case in world.cases if case.facts.stages.returned]
     front = [case for case in world.cases if case.facts.stages.used]
     for case, other in ((a, b) for a in back for b in front if a is not b):
@@ -174,7 +183,7 @@ def unequal_steps(world: World) -> Iterator[Finding]:
             optimizer = next(iter(often.stepping))
             yield often.finding(
                 f"The stage of rank {often.rank.rank} steps {most // fewest} times for each step of the other: {most} and {fewest} steps",
-                "Step every stage once per batch, after the gradients of all its micro-batches have been added up.",
+                "Step every stage once per batch, after the gradients of all its micro-batches have been accumulated.",
                 source=optimizer.step_line,
                 evidence={"steps": steps},
                 confidence=0.9,
@@ -184,9 +193,11 @@ def unequal_steps(world: World) -> Iterator[Finding]:
 
 @world_rule("gradient-of-another-micro-batch", severity="error", phase="backward")
 def crossed(world: World) -> Iterator[Finding]:
-    """A stage of a pipeline goes backward from what it has sent for one micro-batch, with the gradient that the next stage has computed for another.
+    """A pipeline stage runs backward from what it sent for one micro-batch, with the gradient that the next stage
+    computed for another.
 
-    The n-th tensor that a rank sends to another is the n-th that the other receives, so it is known which gradient belongs to which tensor.
+    The n-th tensor that a rank sends to another is the n-th that the other receives, so it is known which gradient
+    belongs to which tensor.
     """
     cases = {case.rank.rank: case for case in world.cases}
     for case in world.cases:
@@ -200,8 +211,8 @@ def crossed(world: World) -> Iterator[Finding]:
             meant = returned.get(used.received, -1)
             if meant >= 0 and meant != used.sent:
                 yield case.finding(
-                    f"Rank {case.rank.rank} goes backward from tensor {used.sent} that it sent to rank {used.peer} with the gradient of tensor {meant}",
-                    "Take the gradients in the order in which the next stage sends them: if it goes through its micro-batches backwards, so must this one.",
+                    f"Rank {case.rank.rank} runs backward from tensor {used.sent} that it sent to rank {used.peer} with the gradient of tensor {meant}",
+                    "Take the gradients in the order in which the next stage sends them: if it processes its micro-batches in reverse, so must this one.",
                     source=used.line,
                     evidence={"sent": used.sent, "gradient_of": meant, "received": used.received},
                     confidence=0.95,
