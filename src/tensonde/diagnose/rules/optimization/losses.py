@@ -268,7 +268,7 @@ def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> 
     return False
 
 
-@rule("normalised-over-one-value", severity="error", phase="forward")
+@rule("normalised-over-one-value", severity="error", phase="forward", explains=("input-without-influence",))
 def over_one_value(case: Case) -> list[Finding]:
     """softmax, cross_entropy or a normalization runs over a single value: softmax of one number is 1 and (x - mean) /
     std of it is 0 whatever comes in, so nothing before it gets a gradient. The size alone shows it.
