@@ -163,7 +163,8 @@ def show_findings(console: Console, findings: list[Finding], *, verbose: bool = 
     folded = len(rest) - len(shown)
     if folded:
         console.print(
-            f"       and {folded} more that follow or matter less (--verbose, or tensonde diagnose, shows all)",
+            f"       and {folded} more that {'follows or matters' if folded == 1 else 'follow or matter'} less "
+            "(--verbose, or tensonde diagnose, shows all)",
             style="dim",
             markup=False,
         )

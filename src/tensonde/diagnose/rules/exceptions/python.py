@@ -46,7 +46,7 @@ def missing_key(event: Event) -> Cause | None:
         title=f"`{holder}` has no key {key}" + (f", but {_perhaps(near)}" if near else ""),
         advice=(f"Use {_perhaps(near)} here, or " if near else "Add it, or ")
         + f"{'rename it' if near else 'ask for one that is there'} where `{holder}` is made{_at(found.get('made'))}. Its keys: {shown or 'none'}.",
-        evidence={"key": key, "keys": found["has"]},
+        evidence={"key": key, "keys": shown},
         confidence=0.9,
     )
 
