@@ -19,7 +19,7 @@ def test_a_recording_is_read_and_keeps_its_place(desk: Desk, page: Any) -> None:
     shutil.copytree(folder / "rank0", folder / "rank1")  # as if there were two
     session = json.loads((folder / "rank1" / "session.json").read_text())
     (folder / "rank1" / "session.json").write_text(json.dumps({**session, "rank": 1}))
-    told = {"experiment": "constant", "question": "Is it better than a constant?", "step": 50}
+    told = {"experiment": "constant", "question": "Is the model better than a constant?", "step": 50}
     facts = json.loads((folder / "rank0" / "facts.json").read_text())
     facts["answers"] = [{**told, "healthy": False, "why": "it is worse", "numbers": {"ratio": 1.25}, "module": "head"}]
     (folder / "rank0" / "facts.json").write_text(json.dumps(facts))

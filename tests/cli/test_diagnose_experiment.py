@@ -44,7 +44,7 @@ def test_a_saved_step_is_asked(tmp_path: Path) -> None:
     matters = found["Does every input matter?"]
     assert matters["state"] == "problem"
     assert matters["where"].endswith("train.py:14")
-    assert found["Do samples keep to themselves?"]["state"] == "ok"
+    assert found["Are samples independent of each other?"]["state"] == "ok"
     assert "no optimizer" in found["Does a step lower the loss of its own batch?"]["answer"]
     shown = cli("diagnose", "--experiment", "rec", cwd=tmp_path)
     assert shown.code == 1

@@ -160,4 +160,4 @@ def _shares(step: Step, target: int, layers: list[int]) -> Array | None:
     return rises[0]
 
 
-BOOTSTRAP = Experiment("bootstrap", "Is the share of a model in its own target between 0 and 1?", ask, alone=False)
+BOOTSTRAP = Experiment("bootstrap", "Is the model's share in its own target between 0 and 1?", ask, alone=False)

@@ -72,4 +72,4 @@ def _one(array: Array) -> bool:
     return bool((np.abs(scaled - scaled[:, :1]) < ALIKE).all())
 
 
-COLUMNS_DIFFER = Experiment("columns", "Does every column tell something of its own?", ask, times=3, alone=False)
+COLUMNS_DIFFER = Experiment("columns", "Does every column carry information of its own?", ask, times=3, alone=False)

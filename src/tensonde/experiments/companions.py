@@ -1,4 +1,4 @@
-"""Is an output compared with what was made of the same sample?
+"""Is an output compared with a target of the same sample?
 
 One sample of the data is exchanged for another, and the step is computed again. Where the loss compares what a model gives with what was
 made of the same data without gradients (a teacher, a copy, the inputs themselves), both change in the row of that sample. Healthy: at one comparison at least, they
@@ -143,5 +143,5 @@ def _turned(step: Step, effects: dict[int, Effect], one: int, rows: int) -> Sour
 
 
 COMPANIONS = Experiment(
-    "companions", "Is an output compared with what was made of the same sample?", ask, times=2, alone=False
+    "companions", "Is an output compared with a target of the same sample?", ask, times=2, alone=False
 )

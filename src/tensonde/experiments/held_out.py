@@ -1,4 +1,4 @@
-"""Is what was learnt still there on other data?
+"""Does what was learnt hold on other data?
 
 A model is evaluated, and the program compares what it says with targets. `relation.related` tells whether the two have anything to do with each other. Healthy: they have, once the
 training has learnt something. Where they have not, a plain learner says what is the matter, for it can be asked about both sides: training data that it cannot learn
@@ -19,7 +19,7 @@ from tensonde.experiments.relation import features, learnt, related
 from tensonde.experiments.step import Array
 from tensonde.model.site import SourceLine
 
-NAME, QUESTION = "held-out", "Is what was learnt still there on other data?"
+NAME, QUESTION = "held-out", "Does what was learnt hold on other data?"
 ENCODED = "encoded anew"
 """Nothing is known but that the program numbers words or classes anew for each of its data sets."""
 FEWEST, MANY = 64, 192

@@ -1,4 +1,4 @@
-"""Do samples keep to themselves?
+"""Are samples independent of each other?
 
 One sample of the inputs is exchanged for another, and then all but that one, and the step is computed again, with batch norms that use
 what they have gathered. Healthy: a sample's outputs change with itself only, to the last bit. Where others change, the first op at which the change crosses from one
@@ -285,4 +285,4 @@ def _shifted(step: Step, anatomy: Anatomy, tokens: Array) -> bool:
     return False
 
 
-INDEPENDENCE = Experiment("independence", "Do samples keep to themselves?", ask, times=2)
+INDEPENDENCE = Experiment("independence", "Are samples independent of each other?", ask, times=2)

@@ -1,4 +1,4 @@
-"""Do targets stand at the positions that they are about?
+"""Do targets stand at the right positions?
 
 Where a model is handed something for each position of a sequence and compared with a target for each position, a plain learner (`relation.learnt`) is asked how well the targets can be told from
 what stands at their own position, and from what stands one, two or three positions before or after. Healthy: from their own best, or from none. Where their own position tells nothing and another one
@@ -143,4 +143,4 @@ def _told(gathered: list[tuple[Array, Array]], on: int, kind: str) -> float | No
     return learnt(ours[~later], theirs[~later], ours[later], theirs[later])
 
 
-LAGS = Experiment("lags", "Do targets stand at the positions that they are about?", ask, times=3, alone=False)
+LAGS = Experiment("lags", "Do targets stand at the right positions?", ask, times=3, alone=False)

@@ -63,4 +63,4 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     )
 
 
-MODES = Experiment("modes", "Is it as good in eval mode, on the same batch?", ask, first=40)
+MODES = Experiment("modes", "Is the model as good in eval mode, on the same batch?", ask, first=40)

@@ -298,4 +298,4 @@ def rows_each(step: Step, rows: int) -> int:
     return rows // step.batch if step.batch >= FEWEST_ROWS and not rows % step.batch else 1
 
 
-NOTHING_LEARNT = Experiment("nothing-learnt", "Is it better than a constant?", ask, first=10, always=True)
+NOTHING_LEARNT = Experiment("nothing-learnt", "Is the model better than a constant?", ask, first=10, always=True)

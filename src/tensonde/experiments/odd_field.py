@@ -1,4 +1,4 @@
-"""Is one field of a batch of other samples than the rest?
+"""Do all fields of a batch belong to the same samples?
 
 Of fields that the loss is computed from beside outputs (rewards, ends, labels, weights), a plain learner (`relation.learnt`) is asked how well each can be told from all that models are handed of the same rows.
 Where one can be told well and another not at all, that other may be unpredictable, or of other rows. So the program's text is read: only where it shuffles, sorts or shifts this field on its way, and not
@@ -81,5 +81,5 @@ def _fields(step: Step, anatomy: Anatomy, rows: int) -> list[Value]:
 
 
 ODD_FIELD = Experiment(
-    "odd-field", "Is one field of a batch of other samples than the rest?", ask, times=6, alone=False
+    "odd-field", "Do all fields of a batch belong to the same samples?", ask, times=6, alone=False
 )

@@ -1,4 +1,4 @@
-"""Are what is chosen and what is drawn as its opposite two different things?
+"""Are positive and negative examples different?
 
 Where two fields of ids are looked up in the same table of weights (what somebody chose, and what was drawn as its opposite) beside a third from another table (who chose it), pairs of the third with the
 first come again, step after step, as the data are gone through. Healthy: pairs of the third with the second are hardly ever among them. Where they are there nearly as often as those of the first are,
@@ -96,5 +96,5 @@ def _pairs(step: Step, who: Value, what: Value) -> list[tuple[int, int]]:
 
 
 OPPOSITES = Experiment(
-    "opposites", "Are what is chosen and what is drawn as its opposite two different things?", ask, alone=False
+    "opposites", "Are positive and negative examples different?", ask, alone=False
 )

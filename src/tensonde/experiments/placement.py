@@ -230,4 +230,4 @@ def _turned(step: Step, anatomy: Anatomy, value: Value, target: Value) -> Source
     return None
 
 
-PLACEMENT = Experiment("placement", "Do maps lie where their images are?", ask, times=8, alone=False, always=True)
+PLACEMENT = Experiment("placement", "Do label maps line up with their images?", ask, times=8, alone=False, always=True)

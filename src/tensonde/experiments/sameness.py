@@ -91,4 +91,4 @@ def _alone(step: Step, anatomy: Anatomy, value: int, output: int) -> bool:
     )
 
 
-SAMENESS = Experiment("sameness", "Do samples get outputs of their own?", ask, first=10)
+SAMENESS = Experiment("sameness", "Does every sample get outputs of its own?", ask, first=10)

@@ -1,4 +1,4 @@
-"""Does the loss want the opposite of what is meant?
+"""Does the loss have the right sign?
 
 Outputs that are still those of a model that has hardly begun may already have something to do with their targets, where they are compared by how near they are to each other. If the loss is higher with
 them than with outputs that are given to other samples, by far, what comes between is of the wrong sign. So what is made of the outputs on the way to the loss is negated, one value after the other: where
@@ -88,4 +88,4 @@ def _between(step: Step, anatomy: Anatomy) -> list[int]:
     ]
 
 
-SIGNS = Experiment("signs", "Does the loss want the opposite of what is meant?", ask, times=3)
+SIGNS = Experiment("signs", "Does the loss have the right sign?", ask, times=3)

@@ -1,4 +1,4 @@
-"""Are outputs and targets of one size?
+"""Are outputs and targets of the same size?
 
 What the model gives is held against the numbers that it is compared with. Healthy: after some steps, both are of about one size. Where targets are dozens of times larger than
 outputs from the beginning to the end, a last layer that begins with outputs of about 1 does not get there: thousands, or years, were meant to be standardised.
@@ -50,4 +50,4 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     )
 
 
-SIZES = Experiment("sizes", "Are outputs and targets of one size?", ask, first=10, alone=False, always=True)
+SIZES = Experiment("sizes", "Are outputs and targets of the same size?", ask, first=10, alone=False, always=True)

@@ -159,4 +159,4 @@ def _confirmed(step: Step, function: OwnFunction, number: int, true: Array, miss
     return quotient, derivative
 
 
-TRUTH = Experiment("truth", "Are gradients of own functions their derivatives?", ask, times=2, alone=False)
+TRUTH = Experiment("truth", "Does a custom backward return the derivative?", ask, times=2, alone=False)

@@ -1,4 +1,4 @@
-"""Has every input something to do with what is learnt?
+"""Is every input related to what is learnt?
 
 One input of several is given to other samples, while all others and the targets stay, and the step is computed again. Healthy: the loss suffers, once the training has
 learnt something. An input that can be changed about throughout belongs to other samples, or carries nothing. `influence` asks whether an input changes the loss at all; a
@@ -98,4 +98,4 @@ def _parting(step: Step, anatomy: Anatomy, value: Value, inputs: list[Value]) ->
     return next((line for line in found if line is not None), None)
 
 
-USE = Experiment("use", "Has every input something to do with what is learnt?", ask, first=40)
+USE = Experiment("use", "Is every input related to what is learnt?", ask, first=40)
