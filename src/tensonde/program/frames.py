@@ -155,6 +155,26 @@ def user_place(frame: FrameType | None, *, making: object = None) -> CodeLine | 
     return None
 
 
+def user_path(frame: FrameType | None, most: int) -> list[CodeLine]:
+    """The innermost frames of the user's own code, innermost first. Some 60 ns per frame of the stack."""
+    found: list[CodeLine] = []
+    owner = _owner.get
+    while frame is not None:
+        code = frame.f_code
+        known = owner(code.co_filename)
+        if (owner_of(code) if known is None else known) == USER:
+            found.append((code, frame.f_lineno))
+            if len(found) == most:
+                break
+        frame = frame.f_back
+    return found
+
+
+def path_key(path: list[CodeLine]) -> tuple[int, ...]:
+    """The same for the same path. A code object takes long to hash."""
+    return tuple([part for code, line in path for part in (id(code), line)])
+
+
 def birth_place(frame: FrameType | None, making: object) -> CodeLine | None:
     """The same; of some library where the user has none on the stack."""
     found = user_place(frame, making=making)

@@ -289,7 +289,7 @@ class Watcher:
         if self.session.world > 1 and accumulates:
             place = user_place(sys._getframe(1))
             self.facts.course.passes(place)
-            self.facts.replicas.pass_begins(place)
+            self.facts.replicas.pass_begins()
             self.facts.collectives.pass_begins()
         return before
 
