@@ -183,6 +183,17 @@ for step in range(6):
             dist.broadcast(p, src=k % world)
 """
 
+SENT = """
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    opt.zero_grad()
+    loss_of(model(x[step * 8 : step * 8 + 8]), y[step * 8 : step * 8 + 8]).backward()
+    opt.step()
+    for p in model.parameters():
+        dist.broadcast(p.data, src=0)
+"""
+
 STATISTICS = (
     WRAPPED.replace("DDP(net())", "DDP(net(), broadcast_buffers=False)")
     + """
@@ -214,6 +225,7 @@ NAMED = {
         PARTS.replace("        dist.all_reduce(p.grad)\n        p.grad /= world\n", "        pass\n"),
         "opt.step()",
     ),
+    "weights-of-one-rank-kept": (SENT, "dist.broadcast(p.data, src=0)"),
     "learning-rates-differ by hand": (
         WRAPPED.replace("    opt.zero_grad()", "    opt.param_groups[0]['lr'] = 0.1 / (1 + rank)\n    opt.zero_grad()"),
         "['lr'] =",
@@ -266,6 +278,14 @@ LEFT_ALONE = {
     "waited for, then divided": LATE,
     "a head of all ranks": HEAD,
     "parts with the gradients of all": PARTS,
+    "sent again, with the gradients of all": SENT.replace(
+        "    opt.step()\n",
+        "    for p in model.parameters():\n        dist.all_reduce(p.grad)\n        p.grad /= world\n    opt.step()\n",
+    ),
+    "the mean of all weights, sent again": SENT.replace(
+        "    for p in model.parameters():\n        dist.broadcast",
+        "    for p in model.parameters():\n        dist.reduce(p.data, dst=0)\n        p.data /= world\n        dist.broadcast",
+    ),
     "files in one order": "import random\nnames = [f'{k}.pt' for k in range(48)]\nrandom.seed(3)\nrandom.shuffle(names)\nmine = names[rank::world]\n"
     + WRAPPED,
     "shards of one whole": TENSOR_PARALLEL,
