@@ -183,6 +183,22 @@ for step in range(6):
             dist.broadcast(p, src=k % world)
 """
 
+STAGES = """
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+x, y = data(10)
+parts = [nn.Sequential(nn.Linear(6, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))]
+model = parts[rank]
+stage = PipelineStage(model, rank, world, torch.device("cpu"))
+schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.CrossEntropyLoss())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    rows = slice(step * 8, step * 8 + 8)
+    opt.zero_grad()
+    schedule.step(x[rows]) if rank == 0 else schedule.step(target=y[rows])
+    opt.step()
+"""
+
 SENT = """
 model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -278,6 +294,7 @@ LEFT_ALONE = {
     "waited for, then divided": LATE,
     "a head of all ranks": HEAD,
     "parts with the gradients of all": PARTS,
+    "stages that are run on memory full of NaN before they train": STAGES,
     "sent again, with the gradients of all": SENT.replace(
         "    opt.step()\n",
         "    for p in model.parameters():\n        dist.all_reduce(p.grad)\n        p.grad /= world\n    opt.step()\n",
