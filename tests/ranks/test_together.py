@@ -199,6 +199,23 @@ for step in range(8):
     opt.step()
 """
 
+RENEWED = """
+from torch.optim.swa_utils import AveragedModel, update_bn
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+averaged = AveragedModel(model.module)
+for step in range(6):
+    loss = loss_of(model(x[step * 8 : step * 8 + 8]), y[step * 8 : step * 8 + 8])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    averaged.update_parameters(model.module)
+update_bn(x.split(16), averaged)
+averaged.eval()
+with torch.no_grad():
+    averaged(data(5)[0])
+"""
+
 SENT = """
 model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -241,6 +258,7 @@ NAMED = {
         PARTS.replace("        dist.all_reduce(p.grad)\n        p.grad /= world\n", "        pass\n"),
         "opt.step()",
     ),
+    "statistics-of-own-share": (RENEWED, "update_bn("),
     "weights-of-one-rank-kept": (SENT, "dist.broadcast(p.data, src=0)"),
     "learning-rates-differ by hand": (
         WRAPPED.replace("    opt.zero_grad()", "    opt.param_groups[0]['lr'] = 0.1 / (1 + rank)\n    opt.zero_grad()"),
@@ -294,6 +312,11 @@ LEFT_ALONE = {
     "waited for, then divided": LATE,
     "a head of all ranks": HEAD,
     "parts with the gradients of all": PARTS,
+    "statistics of the same batches": RENEWED.replace("update_bn(x", "update_bn(data(3)[0]"),
+    "statistics of own batches, then averaged": RENEWED.replace(
+        "averaged.eval()",
+        "for one in (averaged.module[1].running_mean, averaged.module[1].running_var):\n    dist.all_reduce(one)\n    one /= world\naveraged.eval()",
+    ),
     "stages that are run on memory full of NaN before they train": STAGES,
     "sent again, with the gradients of all": SENT.replace(
         "    opt.step()\n",

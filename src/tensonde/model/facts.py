@@ -1117,6 +1117,10 @@ class EvaluatedWeights(Record, frozen=True):
     called: Line = None
     update_line: Line = None
     """The first line of the program that averages parameters in place."""
+    statistics: list[int] = []
+    """A step at which its running statistics were those that `update_bn` had computed, and their checksum."""
+    renewed: Line = None
+    """The line that called `update_bn`."""
 
 
 class GradientReturned(Record, frozen=True):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 import torch.nn.utils.clip_grad
+import torch.optim.swa_utils
 from torch import nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
@@ -23,7 +24,16 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.compiled import latehooks
-from tensonde.adapters.torch.observers import clones, copies, defaults, filters, loads, refills, resumes
+from tensonde.adapters.torch.observers import (
+    clones,
+    copies,
+    defaults,
+    evaluated_weights,
+    filters,
+    loads,
+    refills,
+    resumes,
+)
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.observers.emptied import EMPTIED
 from tensonde.adapters.torch.observers.hooks import HOOKS, KINDS
@@ -57,10 +67,17 @@ def observe_facts(current: Current, watching: Current) -> None:
     _clipping(watching)
     _scaling(current)
     _targets(watching)
+    _after(torch.optim.swa_utils, "update_bn", _renewed, "know where running statistics come from")
     _after(torch, "save", _saved, "know which files a rank writes")
     when_imported("torch.distributed.checkpoint.default_planner", lambda module: _checkpoints(module, current))
     if hasattr(torch.random, "_manual_seed_impl"):
         _after(torch.random, "_manual_seed_impl", _seeded, "know whether ranks are seeded alike")
+
+
+def _renewed(_: Any, *args: Any, **kwargs: Any) -> None:
+    model = args[1] if len(args) > 1 else kwargs.get("model")
+    if isinstance(model, nn.Module):
+        evaluated_weights.renewed(model, user_place(sys._getframe(2)))
 
 
 def _saved(_: Any, *args: Any, **kwargs: Any) -> None:
