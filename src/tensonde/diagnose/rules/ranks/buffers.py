@@ -50,9 +50,11 @@ def own_statistics(world: World) -> Iterator[Finding]:
     tables = [{one.name: one for one in case.facts.evaluated_weights if one.statistics} for case in world.cases]
     for name, one in tables[0].items():
         found = [table[name] for table in tables if name in table]
-        step, weights = one.statistics[0], {dict(map(tuple, other.looks)).get(one.statistics[0]) for other in found}
-        if len(found) < len(tables) or any(other.statistics[0] != step for other in found) or len(weights) > 1:
+        step = one.statistics[0]
+        if len(found) < len(tables) or any(other.statistics[0] != step for other in found):
             continue
+        if len({look[1] for other in found for look in other.looks if look[0] == step}) > 1:
+            continue  # other weights, which is worse
         if len({other.statistics[1] for other in found}) > 1:
             yield world.first.finding(
                 f"The ranks run {name} with different running statistics: update_bn has computed those of each rank from its own batches",
