@@ -18,7 +18,7 @@ from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
 from tensonde.program.divisions import by_own_count, divides_around, divides_given, undivided_mean
-from tensonde.program.frames import path_key, user_path
+from tensonde.program.frames import near_way, user_path
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
 from tensonde.program.results import thrown_away
 from tensonde.program.surroundings import caught, skips, statement_after, surroundings, unsynchronised
@@ -33,7 +33,7 @@ MOST_NORMS = 16
 MOST_GIVEN, LARGEST_GIVEN = 8, 1 << 22
 """Calls at a line of which the content of the tensor is noted, and its bytes at most."""
 MOST_FRAMES = 8
-"""Frames of the program that are noted with a call, from the innermost on: the same line may be reached on several ways."""
+"""Frames of the program that are noted with a call, from the innermost on."""
 MOST_UNDER_WAY = 4096
 MOST_TAGS = 64
 FILLED = ("all_reduce", "broadcast", "all_gather", "all_to_all", "broadcast_object_list")
@@ -102,7 +102,7 @@ class Collectives:
         self._state = state
         self.inside = False
         """One runs now; it may be made of others."""
-        self._lines: dict[tuple[str, tuple[int, ...], str, str], Line] = {}
+        self._lines: dict[tuple[str, tuple[int, int] | None, str, str], Line] = {}
         self._numbers: dict[str, int] = {}
         self._groups: dict[tuple[int, int], tuple[str, int, Any]] = {}
         self._known: dict[int, str] = {}
@@ -119,10 +119,9 @@ class Collectives:
         first = args[0] if args else None
         tensor = first if isinstance(first, Tensor) else next(iter(tensors_in((args, kwargs))), None)
         reduce = _reduction(args, kwargs) if "reduce" in op else ""
-        path = user_path(frame, MOST_FRAMES)
-        place = path[0] if path else None
-        way = path_key(path)
-        key = (op, way[:2], reduce, group)
+        place, way = near_way(frame)
+        at = (id(place[0]), place[1]) if place is not None else None  # a code object takes long to hash
+        key = (op, at, reduce, group)
         line = self._lines.get(key)
         if line is None:
             if len(self._lines) >= MOST_LINES:
@@ -151,7 +150,8 @@ class Collectives:
         peer = peer_of(op, args, kwargs)
         tag = self._tag(args, kwargs) if peer >= 0 else 0
         kind = session.collectives.kind(
-            (key, way, form, peer, tag), lambda: kind_of(op, tensor, reduce, group, size, path, peer, tag)
+            (key, way, state.came_from if state.stack else (), form, peer, tag),
+            lambda: kind_of(op, tensor, reduce, group, size, user_path(frame, MOST_FRAMES), peer, tag),
         )
         call = Call(line, session.collectives.begins(kind, number, state.step), perf_counter_ns())
         if tensor is not None and line.steps <= LOOKED_AT:

@@ -11,7 +11,7 @@ from torch import nn
 from tensonde.adapters.torch.observers.collectives import MOST_FRAMES, kind_of
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.program.frames import path_key, user_path, user_place
+from tensonde.program.frames import user_path, user_place, way_of
 from tensonde.program.habits import turned_on
 from tensonde.program.lines import Json, line_at, line_of
 from tensonde.store.collectives import BUFFERS, GRADIENTS
@@ -59,7 +59,7 @@ class Replicas:
             session = self._state.session
             session.whereabouts.moves += 1
             path = user_path(sys._getframe(1), MOST_FRAMES)
-            key = GRADIENTS, path_key(path)
+            key = GRADIENTS, way_of(path)
             kind = session.collectives.kind(key, lambda: kind_of(GRADIENTS, None, "AVG", "", 0, path))
             self._began = perf_counter_ns()
             self._problem = sys.exc_info()[1]
@@ -79,7 +79,7 @@ class Replicas:
         self._began = perf_counter_ns()
         session, path = self._state.session, user_path(sys._getframe(2), MOST_FRAMES)
         session.whereabouts.moves += 1
-        kind = session.collectives.kind((BUFFERS, path_key(path)), lambda: kind_of(BUFFERS, None, "", "", 0, path))
+        kind = session.collectives.kind((BUFFERS, way_of(path)), lambda: kind_of(BUFFERS, None, "", "", 0, path))
         return session.collectives.begins(kind, self._synchronisations, self._state.step)
 
     def ended(self, index: int) -> None:
