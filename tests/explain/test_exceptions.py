@@ -269,6 +269,15 @@ class Trainer:
 Trainer().fit()
 """)  # fmt: skip
 
+case("a last batch for a table of full ones", "last-batch-smaller", """
+model = nn.Linear(4, 3)
+loader = DataLoader(TensorDataset(torch.randn(10, 4), torch.zeros(10, dtype=torch.long)), batch_size=4)  # HERE
+table = torch.zeros(4, 4)
+for x, y in loader:
+    table[: len(x)] = x
+    F.cross_entropy(model(table), y).backward()
+""")  # fmt: skip
+
 case("in place in the loop", "inplace-modification", """
 model = nn.Linear(4, 4)
 x = torch.randn(8, 4)

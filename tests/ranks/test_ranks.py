@@ -13,6 +13,7 @@ from ranks_program import program
 from launch import Foundry, Ran
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.model.finding import Finding
+from tensonde.store.collectives import read_collectives
 from tensonde.store.format import FACTS
 from tensonde.store.query import query
 
@@ -569,3 +570,48 @@ def test_a_nan_of_one_rank_is_its_own(foundry: Foundry, tmp_path: Path) -> None:
     assert found[0].rank == 1
     assert found[0].step == 5
     assert all(finding.caused_by is not None for finding in found[1:]), [(f.rule, f.rank, f.title) for f in found]
+
+
+WAYS = """
+class Summed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 2)
+    def forward(self, x):
+        out = self.layer(x)
+        dist.all_reduce(out.detach().clone())  # INSIDE
+        return out
+model = Summed()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+def exchange():
+    dist.all_reduce(torch.zeros(2))  # BESIDE
+@torch.no_grad()
+def evaluate():
+    while len(seen) < 2:  # EVALUATING
+        model(x[:8])
+        exchange()
+        seen.append(1)
+seen = []
+for step in range(4):  # TRAINING
+    loss_of(model(x[:8]), y[:8]).backward()
+    exchange()
+    average(model, world)
+    opt.step()
+    opt.zero_grad()
+evaluate()
+"""
+
+
+def test_a_call_is_known_by_the_way_that_leads_to_it(foundry: Foundry, tmp_path: Path) -> None:
+    """The same line in a forward or in a function, called from two loops."""
+    text = program(WAYS)
+    ran = foundry.watched(text, tmp_path)
+    assert ran.code == 0, ran.err
+    lines = {
+        word: k for k, line in enumerate(text.splitlines(), 1) for word in [line.rpartition("# ")[2]] if "# " in line
+    }
+    for rank in ran.recording.ranks:
+        calls = read_collectives(rank.folder)
+        for line in (lines["INSIDE"], lines["BESIDE"]):
+            loops = [call.kind.around[-1]["line"] for call in calls if call.kind.line == line]
+            assert loops == [lines["TRAINING"]] * 4 + [lines["EVALUATING"]] * 2

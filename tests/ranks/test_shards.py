@@ -9,6 +9,7 @@ import pytest
 from ranks_program import program
 
 from launch import Foundry, Ran
+from tensonde.diagnose.diagnose import diagnose
 from tensonde.digest.layout import COUNTS, STATS
 from tensonde.store.query import query
 
@@ -125,3 +126,25 @@ def test_a_step_that_communicates_is_not_run_again(how: str, foundry: Foundry, t
         assert rank.rank != 0 or not asked or "communicates" in str(asked)
     calls = query(ran.recording, "SELECT rank, step, count(*) AS calls FROM collectives GROUP BY ALL").to_pylist()
     assert len({row["calls"] for row in calls if row["step"] < 4}) == 1, calls  # none was made twice
+
+
+TIED = """
+from torch.distributed.fsdp import fully_shard
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6, bias=False), nn.Linear(6, 8, bias=False))
+model[2].weight = nn.Parameter(torch.randn(6, 8))
+model[3].weight = model[2].weight
+for k in (2, 3):
+    fully_shard(model[k])  # HERE
+fully_shard(model)
+signal.alarm(20)
+model(x[:8])
+"""
+
+
+def test_a_tied_weight_that_two_calls_shard(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(program(TIED), tmp_path)
+    assert ran.code != 0
+    first = next(one for one in diagnose(ran.recording) if one.severity != "info")
+    assert first.rule == "tied-weight-sharded-apart", first.title
+    assert first.source is not None
+    assert "# HERE" in first.source.code

@@ -181,6 +181,24 @@ def test_who_has_left_the_loop_is_said_rightly() -> None:
     )
 
 
+def test_a_loop_that_one_rank_left_calls_ago_is_named() -> None:
+    """The next calls of the rank that left it fit those that the other makes inside the loop, from the same line; they are stuck when both have
+    come out of it."""
+    steps = {**LOOP, "line": 5, "end": 30}
+    words = {"file": "train.py", "what": "while", "line": 12, "end": 16, "breaks": [15]}
+    writing = kind("all_gather", "float32[4]", line=2, around=(steps, words))
+    training = kind("all_gather", "float32[4]", line=2, around=(steps,))
+    reducing = kind("reduce_scatter", "float32[4]", line=22, around=(steps,))
+    both = [call(n, writing, seconds=0.1, index=n) for n in (1, 2)]
+    left = at(0, 4, *both, call(3, training, seconds=0.1, index=3), call(4, reducing, ago=60.0, index=4))
+    after = at(1, 4, *both, call(3, writing, seconds=0.1, index=3), call(4, training, ago=40.0, index=4))
+    for ranks in ([left, after], [after, left]):
+        found = stuck(ranks)
+        assert found is not None
+        assert found.culprit is not None
+        assert (found.other, found.loop, found.culprit.line) == (left, words, 15)
+
+
 def test_the_call_that_only_one_rank_makes_is_the_culprit() -> None:
     everyone, alone = kind(GRADIENTS, line=15), kind("all_reduce", "float32[]", line=18)
     past = call(3, everyone, seconds=0.1)

@@ -183,6 +183,50 @@ for step in range(6):
             dist.broadcast(p, src=k % world)
 """
 
+STAGES = """
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+x, y = data(10)
+parts = [nn.Sequential(nn.Linear(6, 8), nn.Tanh()), nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))]
+model = parts[rank]
+stage = PipelineStage(model, rank, world, torch.device("cpu"))
+schedule = ScheduleGPipe(stage, n_microbatches=2, loss_fn=nn.CrossEntropyLoss())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    rows = slice(step * 8, step * 8 + 8)
+    opt.zero_grad()
+    schedule.step(x[rows]) if rank == 0 else schedule.step(target=y[rows])
+    opt.step()
+"""
+
+RENEWED = """
+from torch.optim.swa_utils import AveragedModel, update_bn
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+averaged = AveragedModel(model.module)
+for step in range(6):
+    loss = loss_of(model(x[step * 8 : step * 8 + 8]), y[step * 8 : step * 8 + 8])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    averaged.update_parameters(model.module)
+update_bn(x.split(16), averaged)
+averaged.eval()
+with torch.no_grad():
+    averaged(data(5)[0])
+"""
+
+SENT = """
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    opt.zero_grad()
+    loss_of(model(x[step * 8 : step * 8 + 8]), y[step * 8 : step * 8 + 8]).backward()
+    opt.step()
+    for p in model.parameters():
+        dist.broadcast(p.data, src=0)
+"""
+
 STATISTICS = (
     WRAPPED.replace("DDP(net())", "DDP(net(), broadcast_buffers=False)")
     + """
@@ -214,6 +258,8 @@ NAMED = {
         PARTS.replace("        dist.all_reduce(p.grad)\n        p.grad /= world\n", "        pass\n"),
         "opt.step()",
     ),
+    "statistics-of-own-share": (RENEWED, "update_bn("),
+    "weights-of-one-rank-kept": (SENT, "dist.broadcast(p.data, src=0)"),
     "learning-rates-differ by hand": (
         WRAPPED.replace("    opt.zero_grad()", "    opt.param_groups[0]['lr'] = 0.1 / (1 + rank)\n    opt.zero_grad()"),
         "['lr'] =",
@@ -266,6 +312,20 @@ LEFT_ALONE = {
     "waited for, then divided": LATE,
     "a head of all ranks": HEAD,
     "parts with the gradients of all": PARTS,
+    "statistics of the same batches": RENEWED.replace("update_bn(x", "update_bn(data(3)[0]"),
+    "statistics of own batches, then averaged": RENEWED.replace(
+        "averaged.eval()",
+        "for one in (averaged.module[1].running_mean, averaged.module[1].running_var):\n    dist.all_reduce(one)\n    one /= world\naveraged.eval()",
+    ),
+    "stages that are run on memory full of NaN before they train": STAGES,
+    "sent again, with the gradients of all": SENT.replace(
+        "    opt.step()\n",
+        "    for p in model.parameters():\n        dist.all_reduce(p.grad)\n        p.grad /= world\n    opt.step()\n",
+    ),
+    "the mean of all weights, sent again": SENT.replace(
+        "    for p in model.parameters():\n        dist.broadcast",
+        "    for p in model.parameters():\n        dist.reduce(p.data, dst=0)\n        p.data /= world\n        dist.broadcast",
+    ),
     "files in one order": "import random\nnames = [f'{k}.pt' for k in range(48)]\nrandom.seed(3)\nrandom.shuffle(names)\nmine = names[rank::world]\n"
     + WRAPPED,
     "shards of one whole": TENSOR_PARALLEL,

@@ -701,6 +701,13 @@ BUGS: dict[str, tuple[str, str]] = {
         model.load_state_dict(state, strict=False)  # HERE
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
+    "memory without values": ("memory-without-values", """
+        with torch.device("meta"):
+            model = Net()
+        model.to_empty(device="cpu")  # HERE
+        model.encoder[0].reset_parameters()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
     "state of the model around it": ("state-not-loaded", """
         model = Net()
         big = nn.ModuleDict({"net": Net(), "projector": nn.Linear(3, 2)})
@@ -1053,6 +1060,27 @@ NEAR_MISSES: dict[str, str] = {
             other.load_state_dict({key.removeprefix("module."): value for key, value in state.items()}, strict=False)
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
         train(other, torch.optim.SGD(other.parameters(), lr=0.1))
+    """,
+    "memory that gets values in three ways": """
+        class Turned(Net):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("table", torch.arange(3.0), persistent=False)
+            def forward(self, x):
+                return super().forward(x) + 0 * self.table
+        with torch.device("meta"):
+            model = Turned()
+        model.to_empty(device="cpu")
+        model.encoder.load_state_dict(Net().encoder.state_dict())
+        model.head.weight.data.normal_(std=0.1)
+        model.head.bias.data.zero_()
+        model.table = torch.arange(3.0)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        with torch.device("meta"):
+            model = Net()
+        model.to_empty(device="cpu")
+        model.load_state_dict(Net().state_dict(), assign=True)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """,
     "heads that fit nowhere": """
         model = Net()

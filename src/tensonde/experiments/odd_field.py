@@ -80,6 +80,4 @@ def _fields(step: Step, anatomy: Anatomy, rows: int) -> list[Value]:
     return found[:MOST]
 
 
-ODD_FIELD = Experiment(
-    "odd-field", "Do all fields of a batch belong to the same samples?", ask, times=6, alone=False
-)
+ODD_FIELD = Experiment("odd-field", "Do all fields of a batch belong to the same samples?", ask, times=6, alone=False)

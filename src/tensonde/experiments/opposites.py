@@ -95,6 +95,4 @@ def _pairs(step: Step, who: Value, what: Value) -> list[tuple[int, int]]:
     return list(zip(wide.reshape(-1).tolist(), b.reshape(-1).tolist(), strict=True))
 
 
-OPPOSITES = Experiment(
-    "opposites", "Are positive and negative examples different?", ask, alone=False
-)
+OPPOSITES = Experiment("opposites", "Are positive and negative examples different?", ask, alone=False)

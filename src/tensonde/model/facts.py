@@ -410,6 +410,25 @@ class LoadedItself(Record, frozen=True):
     """Where the state was put into a variable."""
 
 
+class UnfilledFact(Record, frozen=True):
+    """An optimizer's state that a distributed checkpoint was read into while it had no tensors, though the checkpoint has some."""
+
+    name: str = ""
+    """In the checkpoint."""
+    stored: int = 0
+    """How many values the checkpoint has of it."""
+    step: int = 0
+    line: Line = None
+
+
+class EmptiedFact(Record, frozen=True):
+    """A parameter or buffer that `to_empty()` gave memory, and that nothing had written to when the model was first called."""
+
+    name: str = ""
+    buffer: bool = False
+    line: Line = None
+
+
 class UnmatchedLoad(Record, frozen=True):
     """A load with `strict=False` that left keys over which match when renamed."""
 
@@ -1098,6 +1117,10 @@ class EvaluatedWeights(Record, frozen=True):
     called: Line = None
     update_line: Line = None
     """The first line of the program that averages parameters in place."""
+    statistics: list[int] = []
+    """A step at which its running statistics were those that `update_bn` had computed, and their checksum."""
+    renewed: Line = None
+    """The line that called `update_bn`."""
 
 
 class GradientReturned(Record, frozen=True):
@@ -1370,6 +1393,8 @@ class Facts(Record, frozen=True):
     """The line that calls `train()`, if there is only one."""
     loaded_itself: list[LoadedItself] = []
     loads_unmatched: list[UnmatchedLoad] = []
+    unfilled: list[UnfilledFact] = []
+    emptied: list[EmptiedFact] = []
     loads_filtered: list[FilteredLoad] = []
     refilled: list[RefilledFact] = []
     resumed: list[ResumedFact] = []

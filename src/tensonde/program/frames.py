@@ -155,6 +155,45 @@ def user_place(frame: FrameType | None, *, making: object = None) -> CodeLine | 
     return None
 
 
+def user_path(frame: FrameType | None, most: int) -> list[CodeLine]:
+    """The innermost frames of the user's own code, innermost first. Takes long: some 0.4 µs per frame of the stack."""
+    found: list[CodeLine] = []
+    while frame is not None and len(found) < most:
+        if is_user(frame.f_code):
+            found.append((frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def way_of(path: list[CodeLine]) -> tuple[int, ...]:
+    """The same for the same path. A code object takes long to hash."""
+    return tuple([part for code, line in path for part in (id(code), line)])
+
+
+def near_way(frame: FrameType | None) -> tuple[CodeLine | None, tuple[int, ...]]:
+    """The innermost frame of the user's own code, and by which calls those that called it, with no other code between, came to it. Quick: the line of
+    a caller takes longer to find than its instruction."""
+    owner = _owner.get
+    while frame is not None:
+        code = frame.f_code
+        known = owner(code.co_filename)
+        if (owner_of(code) if known is None else known) == USER:
+            break
+        frame = frame.f_back
+    else:
+        return None, ()
+    place, caller = (code, frame.f_lineno), frame.f_back
+    way: list[int] = []
+    while caller is not None and len(way) < 8:
+        code = caller.f_code
+        if owner(code.co_filename) != USER:
+            break
+        way.append(id(code))
+        way.append(caller.f_lasti)
+        caller = caller.f_back
+    return place, tuple(way)
+
+
 def birth_place(frame: FrameType | None, making: object) -> CodeLine | None:
     """The same; of some library where the user has none on the stack."""
     found = user_place(frame, making=making)

@@ -303,6 +303,10 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
         if loop is None and own is not None:  # they have left a loop that the other is still in: it waits for them
             return _told((other,), other.inside, together[0], why)
         loop = min((one for one in (loop, own) if one is not None), key=lambda one: int(one["line"]), default=None)
+        if loop is None and (since := _left_since(together[0], other)) is not None:
+            who, loop = since
+            if who is together[0]:
+                together, collective, other = (other,), other.inside, who
     first = together[0]
     culprit = collective.kind.source
     turns = _turns(collective, first, other)
@@ -406,12 +410,35 @@ def _blocks(call: Call) -> set[tuple[str, int, str]]:
     return {_block(block) for block in call.kind.around}
 
 
+def _left_since(one: Standing, other: Standing) -> tuple[Standing, dict[str, Any]] | None:
+    """The first rank to leave a loop that both were in together, and the loop. What it called next the other still answered, from inside the loop:
+    so they are noticed to wait long after."""
+    last = _last_common(one, other)
+    if last is None:
+        return None
+    here, there = (_call(rank, last.kind.group, last.number + 1) for rank in (one, other))
+    if here is None or there is None:
+        return None
+    left = [
+        (who, block)
+        for who, gone, still in ((one, here, there), (other, there, here))
+        for block in still.kind.around
+        if block["what"] != "if" and _block(block) in _blocks(last) - _blocks(gone)
+    ]
+    return left[0] if len({id(who) for who, _ in left}) == 1 else None
+
+
+def _call(rank: Standing, group: str, number: int) -> Call | None:
+    return next((call for call in rank.calls if (call.kind.group, call.number) == (group, number)), None)
+
+
 def _last_common(one: Standing, other: Standing) -> Call | None:
-    """The last call that both ranks have made and come out of, with the same number at the same line."""
+    """The last call that both ranks have made and come out of, with the same number at the same line, to which they came by the same way."""
     done = {(call.kind.group, call.number): call for call in other.calls if call.seconds is not None}
     for call in reversed(one.calls):
         beside = done.get((call.kind.group, call.number)) if call.seconds is not None else None
-        if beside is not None and (call.kind.file, call.kind.line) == (beside.kind.file, beside.kind.line):
+        same_line = beside is not None and (call.kind.file, call.kind.line) == (beside.kind.file, beside.kind.line)
+        if beside is not None and same_line and _blocks(call) == _blocks(beside):
             return call
     return None
 

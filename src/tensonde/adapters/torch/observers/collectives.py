@@ -18,7 +18,7 @@ from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
 from tensonde.program.divisions import by_own_count, divides_around, divides_given, undivided_mean
-from tensonde.program.frames import foreign_frames, is_user, user_place
+from tensonde.program.frames import near_way, user_path
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
 from tensonde.program.results import thrown_away
 from tensonde.program.surroundings import caught, skips, statement_after, surroundings, unsynchronised
@@ -32,7 +32,8 @@ MOST_NORMS = 16
 """Gradients and parameters whose size is noted before and after a collective, when it is first called on them."""
 MOST_GIVEN, LARGEST_GIVEN = 8, 1 << 22
 """Calls at a line of which the content of the tensor is noted, and its bytes at most."""
-MOST_FRAMES = 4
+MOST_FRAMES = 8
+"""Frames of the program that are noted with a call, from the innermost on."""
 MOST_UNDER_WAY = 4096
 MOST_TAGS = 64
 FILLED = ("all_reduce", "broadcast", "all_gather", "all_to_all", "broadcast_object_list")
@@ -118,7 +119,7 @@ class Collectives:
         first = args[0] if args else None
         tensor = first if isinstance(first, Tensor) else next(iter(tensors_in((args, kwargs))), None)
         reduce = _reduction(args, kwargs) if "reduce" in op else ""
-        place = user_place(frame)
+        place, way = near_way(frame)
         at = (id(place[0]), place[1]) if place is not None else None  # a code object takes long to hash
         key = (op, at, reduce, group)
         line = self._lines.get(key)
@@ -149,7 +150,8 @@ class Collectives:
         peer = peer_of(op, args, kwargs)
         tag = self._tag(args, kwargs) if peer >= 0 else 0
         kind = session.collectives.kind(
-            (key, form, peer, tag), lambda: kind_of(op, tensor, reduce, group, size, frame, peer, tag)
+            (key, way, state.came_from if state.stack else (), form, peer, tag),
+            lambda: kind_of(op, tensor, reduce, group, size, user_path(frame, MOST_FRAMES), peer, tag),
         )
         call = Call(line, session.collectives.begins(kind, number, state.step), perf_counter_ns())
         if tensor is not None and line.steps <= LOOKED_AT:
@@ -441,13 +443,20 @@ def _looked_after(call: Call) -> None:
 
 
 def kind_of(
-    op: str, tensor: Tensor | None, reduce: str, group: str, size: int, frame: FrameType, peer: int = -1, tag: int = 0
+    op: str,
+    tensor: Tensor | None,
+    reduce: str,
+    group: str,
+    size: int,
+    way: list[CodeLine],
+    peer: int = -1,
+    tag: int = 0,
 ) -> Kind:
-    """With what the lines stand in that led to the call, in the program's own functions."""
-    places = [(f.f_code.co_filename, f.f_lineno) for f in foreign_frames(frame) if is_user(f.f_code)]
+    """With what the lines stand in that led to the call, in the program's own functions: `way`, innermost first."""
+    places = [(code.co_filename, line) for code, line in way]
     path, line = places[0] if places else ("", 0)
     what = f"{dtype_name(tensor)}{list(shape_of(tensor))}" if tensor is not None else ""
-    around = [{"file": file, **one} for file, at in reversed(places[:MOST_FRAMES]) for one in surroundings(file, at)]
+    around = [{"file": file, **one} for file, at in reversed(places) for one in surroundings(file, at)]
     if op != GRADIENTS or not path:
         return Kind(op, what, reduce, group, size, path, line, around, peer, [], tag)
     left_out = skips(path, line) or caught(path, line)

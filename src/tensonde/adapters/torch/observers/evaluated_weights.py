@@ -10,7 +10,7 @@ import weakref
 import zlib
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from tensonde.adapters.torch.checksum import memory_sum
 from tensonde.adapters.torch.observers.copies import shaped_like_trained
@@ -27,11 +27,15 @@ FIRST = 4
 """Looks at steps that follow each other; later ones are each twice as far on as the one before."""
 LARGEST = 1 << 27
 """Bytes of a model that are summed up."""
+MOST_RENEWED = 16
+_RENEWED: dict[int, CodeLine | None] = {}
+"""Running statistics as `update_bn` left them, by checksum, and the line that called it."""
 
 
 class EvaluatedWeights:
     def __init__(self) -> None:
         self._seen: dict[int, tuple[weakref.ref[nn.Module], dict[str, Any]]] = {}
+        self._tries = 0
 
     def called(self, root: nn.Module, name: str, step: int) -> None:
         known = self._seen.get(id(root))
@@ -40,6 +44,8 @@ class EvaluatedWeights:
                 return
             entry: dict[str, Any] = {"name": name, "looks": [], "made": KNOWN.made.line(root), "called": None}
             known = self._seen[id(root)] = weakref.ref(root), entry
+        if _RENEWED and not root.training and self._tries < MOST_RENEWED:
+            self._compare(root, step, known[1])
         looks = known[1]["looks"]
         last = looks[-1][0] if looks else -1
         if len(looks) >= MOST_LOOKS or step <= last or (len(looks) >= FIRST and step < 2 * last):
@@ -51,10 +57,33 @@ class EvaluatedWeights:
             known[1]["called"] = line_of(place)
             known[1]["made"] = known[1]["made"] or _bound(known[1]["name"], place)
 
+    def _compare(self, root: nn.Module, step: int, entry: dict[str, Any]) -> None:
+        """Whether it is run with what `update_bn` has computed."""
+        self._tries += 1
+        statistics = _statistics(root)
+        if statistics in _RENEWED:
+            entry["statistics"], entry["renewed"] = [step, statistics], line_of(_RENEWED[statistics])
+
     def facts(self) -> list[dict[str, Any]]:
         return [
             {**entry, "update_line": update_line(inside=True)} for _, entry in self._seen.values() if entry["looks"]
         ]
+
+
+def renewed(root: nn.Module, place: CodeLine | None) -> None:
+    """`update_bn` has computed the running statistics of a model."""
+    if len(_RENEWED) < MOST_RENEWED:
+        _RENEWED[_statistics(root)] = place
+
+
+def _statistics(root: nn.Module) -> int:
+    """The same for a model and for what is wrapped around it."""
+    found = 0
+    for module in root.modules():
+        for buffer in (getattr(module, "running_mean", None), getattr(module, "running_var", None)):
+            if isinstance(buffer, Tensor) and READING.may_wait(buffer):
+                found = zlib.crc32(str(memory_sum(buffer)).encode(), found)
+    return found
 
 
 def _bound(name: str, place: CodeLine | None) -> Json | None:

@@ -23,6 +23,7 @@ from tensonde.adapters.torch.observers.clipping import Clipping
 from tensonde.adapters.torch.observers.collectives import Collectives
 from tensonde.adapters.torch.observers.copies import Copies, loaded_over
 from tensonde.adapters.torch.observers.course import Course
+from tensonde.adapters.torch.observers.emptied import EMPTIED
 from tensonde.adapters.torch.observers.evaluated_weights import EvaluatedWeights
 from tensonde.adapters.torch.observers.filters import filtered
 from tensonde.adapters.torch.observers.functions import careless
@@ -32,7 +33,7 @@ from tensonde.adapters.torch.observers.hooks import HOOKS
 from tensonde.adapters.torch.observers.inside import Inside
 from tensonde.adapters.torch.observers.inventory import module_facts, optimizer_facts
 from tensonde.adapters.torch.observers.loaders import LOADERS
-from tensonde.adapters.torch.observers.loads import loaded_itself, unmatched
+from tensonde.adapters.torch.observers.loads import loaded_itself, unfilled, unmatched
 from tensonde.adapters.torch.observers.modes import RootModes
 from tensonde.adapters.torch.observers.norms import Norms
 from tensonde.adapters.torch.observers.origins import KNOWN
@@ -147,6 +148,7 @@ class Facts:
         if modes is None or modes.ref() is not root:
             modes = self._meet(root)
         self.model_runs()
+        EMPTIED.called(root)
         if _grad_enabled():
             if (state.step < EVERY_BATCH and root.training) or state.step < 4 or state.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, state.step)
@@ -414,6 +416,8 @@ class Facts:
             "train_call": train_call(),
             "loaded_itself": loaded_itself(),
             "loads_unmatched": unmatched(),
+            "unfilled": unfilled(),
+            "emptied": EMPTIED.facts(),
             "loads_filtered": filtered(),
             "refilled": refilled(places),
             "resumed": resumes.resumed(places),

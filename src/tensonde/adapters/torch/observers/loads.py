@@ -3,23 +3,30 @@
 A load that leaves keys over is compared by name and shape with the keys of the module that got nothing. Names differ by what a
 wrapper puts into them (`_orig_mod.` of torch.compile, `module.` of DataParallel, ...) or by what one side has in front.
 Forgotten again when a later load fills the same module: many programs try one way after the other.
+
+Also checkpoints of `torch.distributed.checkpoint`, which are read into the tensors of a state that the program gives: one that has no tensors gets nothing.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.tensors import values_of
 from tensonde.adapters.torch.wrappers import HELD_AS
 from tensonde.program import queries
 from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST = 16
+MOST_FILLED = 1 << 16
+_FILLED: set[int] = set()
+"""Where tensors lie that a distributed checkpoint was read into, and that no module was loaded from yet."""
+_UNFILLED: dict[CodeLine, dict[str, Any]] = {}
 _LOADS: dict[CodeLine, tuple[weakref.ref[nn.Module], dict[str, Any]]] = {}
 
 
@@ -81,6 +88,43 @@ def _worn(name: str) -> list[str]:
 def unmatched() -> list[dict[str, Any]]:
     """As it stands in the facts."""
     return [{**entry, "line": line_of(place)} for place, (_, entry) in _LOADS.items()]
+
+
+def read_into(state: Mapping[str, Any], stored: Iterable[str], place: CodeLine | None, step: int) -> None:
+    """A distributed checkpoint, which has tensors of the names `stored`, is about to be read into the tensors of a state."""
+    keys = list(stored)
+    for path, value in _flat(state):
+        if isinstance(value, Tensor) and (held := values_of(value)) is not None and len(_FILLED) < MOST_FILLED:
+            _FILLED.add(held.data_ptr())
+        elif isinstance(value, Mapping) and place is not None and len(_UNFILLED) < MOST:
+            left = [key for key in keys if key.startswith(f"{path}.")]
+            if left:
+                _UNFILLED[place] = {"name": path.rpartition(".")[0], "stored": len(left), "step": step, "place": place}
+
+
+def _flat(state: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All tensors, and the empty `state` of an optimizer."""
+    for key, value in state.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Tensor) or (key == "state" and value == {} and "param_groups" in state):
+            yield path, value
+        elif isinstance(value, Mapping):
+            yield from _flat(value, f"{path}.")
+
+
+def was_read_into(module: nn.Module) -> bool:
+    """Whether a checkpoint was read into the module's own tensors since it was last loaded: then it changes nothing to load them, and nothing is wrong."""
+    own = {held.data_ptr() for one in module.parameters() if (held := values_of(one)) is not None}
+    found = bool(own & _FILLED)
+    _FILLED.difference_update(own)
+    return found
+
+
+def unfilled() -> list[dict[str, Any]]:
+    """As it stands in the facts."""
+    return [
+        {**{k: v for k, v in one.items() if k != "place"}, "line": line_of(one["place"])} for one in _UNFILLED.values()
+    ]
 
 
 def loaded_itself() -> list[dict[str, Any]]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from tensonde.adapters.torch.observers.collectives import kind_of
+from tensonde.adapters.torch.observers.collectives import MOST_FRAMES, kind_of
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.program.frames import user_place
+from tensonde.program.frames import user_path, user_place, way_of
 from tensonde.program.habits import turned_on
-from tensonde.program.lines import CodeLine, Json, line_at, line_of
+from tensonde.program.lines import Json, line_at, line_of
 from tensonde.store.collectives import BUFFERS, GRADIENTS
 
 MOST = 16
@@ -51,16 +51,16 @@ class Replicas:
         if key in self._known:
             self._known[key]["evaluated"] = True
 
-    def pass_begins(self, place: CodeLine | None) -> None:
+    def pass_begins(self) -> None:
         """A backward pass, in which DistributedDataParallel averages gradients over the ranks."""
         self._waiting = any(module.require_backward_grad_sync for module in list(KNOWN.replicated))
         if self._waiting:
             self._passes += 1
             session = self._state.session
             session.whereabouts.moves += 1
-            kind = session.collectives.kind(
-                _key(GRADIENTS, place), lambda: kind_of(GRADIENTS, None, "AVG", "", 0, sys._getframe(1))
-            )
+            path = user_path(sys._getframe(1), MOST_FRAMES)
+            key = GRADIENTS, way_of(path)
+            kind = session.collectives.kind(key, lambda: kind_of(GRADIENTS, None, "AVG", "", 0, path))
             self._began = perf_counter_ns()
             self._problem = sys.exc_info()[1]
             self._index = session.collectives.begins(kind, self._passes, self._state.step)
@@ -77,10 +77,9 @@ class Replicas:
         """Rank 0 sends its buffers to the others."""
         self._synchronisations += 1
         self._began = perf_counter_ns()
-        session, frame = self._state.session, sys._getframe(2)
+        session, path = self._state.session, user_path(sys._getframe(2), MOST_FRAMES)
         session.whereabouts.moves += 1
-        key = _key(BUFFERS, user_place(frame))
-        kind = session.collectives.kind(key, lambda: kind_of(BUFFERS, None, "", "", 0, frame))
+        kind = session.collectives.kind((BUFFERS, way_of(path)), lambda: kind_of(BUFFERS, None, "", "", 0, path))
         return session.collectives.begins(kind, self._synchronisations, self._state.step)
 
     def ended(self, index: int) -> None:
@@ -155,11 +154,6 @@ def _buckets(module: Any) -> list[dict[str, Any]]:
         {"bytes": int(size), "parameters": [names[k] for k in map(int, part.split()) if k < len(names)][:64]}
         for size, part in zip(sizes.split(","), members.split(","), strict=False)
     ][:256]
-
-
-def _key(op: str, place: CodeLine | None) -> tuple[str, int, int]:
-    """Without the code object itself, which takes long to hash. It lives as long as its function does."""
-    return (op, id(place[0]), place[1]) if place is not None else (op, 0, 0)
 
 
 def _wrapped(module: Any) -> frozenset[int]:

@@ -375,7 +375,11 @@ _PROBES: list[tuple[str, str, _Probe]] = [
         lambda f, t: index_tensor(f),
     ),
     ("range", r"index out of range|out of bounds|out of range|not in the valid range", out_of_range),
-    ("loaders", r"more than 1 value per channel|more than 1 spatial|UnboundLocalError", lambda f, t: loaders(f)),
+    (
+        "loaders",
+        r"more than 1 value per channel|more than 1 spatial|UnboundLocalError|to match target batch_size",
+        lambda f, t: loaders(f),
+    ),
     (
         "items",
         r"stack expects each tensor to be equal size|each element in list of batch",

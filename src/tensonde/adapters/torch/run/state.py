@@ -25,6 +25,8 @@ class RunState:
         self.set_phase(Phase.FORWARD)
         self.stack: list[ModuleRecord] = []
         """The modules that run now, outermost first."""
+        self.came_from: tuple[int, ...] = ()
+        """The way by which the program came to the root that runs now; of several ranks only."""
         self.grad_on = True
         """The root that runs now was called with gradients."""
         self.opaque = False

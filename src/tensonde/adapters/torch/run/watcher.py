@@ -23,6 +23,7 @@ from tensonde.adapters.torch.digests.parameters import ParameterDigests
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.experiments.laboratory import Laboratory
 from tensonde.adapters.torch.memory.watch import MemoryWatch
+from tensonde.adapters.torch.observers.collectives import MOST_FRAMES
 from tensonde.adapters.torch.observers.facts import Facts
 from tensonde.adapters.torch.postmortem.latest import LatestCall
 from tensonde.adapters.torch.replay.replay import Replay
@@ -40,7 +41,7 @@ from tensonde.adapters.torch.transforms import functorch_level
 from tensonde.adapters.torch.twins import TwinFeed
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site
-from tensonde.program.frames import let_go, user_frame, user_line, user_place
+from tensonde.program.frames import let_go, user_frame, user_line, user_path, user_place, way_of
 from tensonde.session.division import divisions
 from tensonde.session.policy import Level
 from tensonde.session.session import Session
@@ -158,6 +159,8 @@ class Watcher:
         if state.phase is Phase.BACKWARD:
             return
         self.forward_begins()
+        if self.session.world > 1:
+            state.came_from = way_of(user_path(sys._getframe(1), MOST_FRAMES))
         state.grad_on = _grad_enabled()
         if state.grad_on:
             self.session.steps.begun = True
@@ -289,7 +292,7 @@ class Watcher:
         if self.session.world > 1 and accumulates:
             place = user_place(sys._getframe(1))
             self.facts.course.passes(place)
-            self.facts.replicas.pass_begins(place)
+            self.facts.replicas.pass_begins()
             self.facts.collectives.pass_begins()
         return before
 

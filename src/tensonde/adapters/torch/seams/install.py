@@ -35,6 +35,7 @@ from tensonde.adapters.torch.seams.loaders import observe_epochs
 from tensonde.adapters.torch.seams.losses import observe_backward
 from tensonde.adapters.torch.seams.notes import observe_facts
 from tensonde.adapters.torch.seams.optimizers import observe_optimizers
+from tensonde.adapters.torch.seams.pipelines import observe_pipelines
 from tensonde.adapters.torch.seams.spawned import observe_spawned
 from tensonde.adapters.torch.seams.vanishing import make_way_for_swaps
 from tensonde.adapters.torch.seams.wrapped import observe_buffers
@@ -82,6 +83,7 @@ def install(opener: Opener) -> None:
     backend.install(_graphs)
     observe_batches(current)
     observe_collectives(current, _begun_by_several)
+    observe_pipelines()
     observe_spawned()
     observe_buffers(current)
     observe_facts(current, watching)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 import torch.nn.utils.clip_grad
+import torch.optim.swa_utils
 from torch import nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
@@ -23,8 +24,18 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.compiled import latehooks
-from tensonde.adapters.torch.observers import clones, copies, defaults, filters, loads, refills, resumes
+from tensonde.adapters.torch.observers import (
+    clones,
+    copies,
+    defaults,
+    evaluated_weights,
+    filters,
+    loads,
+    refills,
+    resumes,
+)
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
+from tensonde.adapters.torch.observers.emptied import EMPTIED
 from tensonde.adapters.torch.observers.hooks import HOOKS, KINDS
 from tensonde.adapters.torch.observers.loaders import LOADERS
 from tensonde.adapters.torch.observers.origins import KNOWN
@@ -32,6 +43,7 @@ from tensonde.adapters.torch.observers.schedules import given, stepped
 from tensonde.adapters.torch.seams.function_mode import traced_by_compiler, unseen
 from tensonde.adapters.torch.seams.lifted import PATCHES
 from tensonde.program.frames import birth_place, user_place
+from tensonde.program.imported import when_imported
 from tensonde.program.lines import CodeLine
 from tensonde.session.guard import Guard
 
@@ -55,13 +67,29 @@ def observe_facts(current: Current, watching: Current) -> None:
     _clipping(watching)
     _scaling(current)
     _targets(watching)
+    _after(torch.optim.swa_utils, "update_bn", _renewed, "know where running statistics come from")
     _after(torch, "save", _saved, "know which files a rank writes")
+    when_imported("torch.distributed.checkpoint.default_planner", lambda module: _checkpoints(module, current))
     if hasattr(torch.random, "_manual_seed_impl"):
         _after(torch.random, "_manual_seed_impl", _seeded, "know whether ranks are seeded alike")
 
 
+def _renewed(_: Any, *args: Any, **kwargs: Any) -> None:
+    model = args[1] if len(args) > 1 else kwargs.get("model")
+    if isinstance(model, nn.Module):
+        evaluated_weights.renewed(model, user_place(sys._getframe(2)))
+
+
 def _saved(_: Any, *args: Any, **kwargs: Any) -> None:
     BEGINNINGS.saved(args[1] if len(args) > 1 else kwargs.get("f"), user_place(sys._getframe(2)))
+
+
+def _checkpoints(module: Any, current: Current) -> None:
+    def planned(_: Any, self: Any, state_dict: Any, metadata: Any = None, *args: Any, **kwargs: Any) -> None:
+        place = user_place(sys._getframe(2))
+        loads.read_into(state_dict, getattr(metadata, "state_dict_metadata", None) or (), place, _step(current))
+
+    _after(module.DefaultLoadPlanner, "set_up_planner", planned, "know what a checkpoint is read into")
 
 
 def _seeded(_: Any, seed: Any) -> None:
@@ -152,11 +180,14 @@ def _modules(current: Current) -> None:
         filters.noted(self, state, sys._getframe(2), place)
         BEGINNINGS.loaded("weights", place, _step(current))
         _did("load", sys._getframe(2), self.parameters())
-        if place is None or not _own(self, state):
+        if loads.was_read_into(self) or place is None or not _own(self, state):
             return
         if place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16:
             count = KNOWN.loaded_itself.get(place, ("", 0))[1]
             KNOWN.loaded_itself[place] = (type(self).__name__, count + 1)
+
+    def emptied(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        EMPTIED.noted(self, user_place(sys._getframe(2)))
 
     def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         if (not args and not kwargs) or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
@@ -182,6 +213,7 @@ def _modules(current: Current) -> None:
     _after(nn.modules.transformer, "_get_clones", clones.noted, "know which layers begin as copies")
     for name in ("to", "half", "bfloat16", "float", "double"):
         _after(nn.Module, name, cast, "know where a model changes its dtype")
+    _after(nn.Module, "to_empty", emptied, "know what has memory and no values")
 
 
 def _hooks(current: Current) -> None:

@@ -51,6 +51,34 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
     )
 
 
+_SAMPLES = re.compile(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)")
+
+
+@family("last-batch-smaller")
+def last_batch_smaller(event: Event) -> Cause | None:
+    """The output of a model has as many samples as a full batch of the loader, or as a part of one, and the targets as many as the last batch of an epoch,
+    or the same part of it: something between was made for one size, such as the stages of a pipeline. The finding names the line that builds the loader."""
+    told = _SAMPLES.search(message(event))
+    if told is None:
+        return None
+    given, wanted = int(told[1]), int(told[2])
+    for loader in event.get("loaders") or ():
+        length, size = loader.get("length"), loader.get("batch_size")
+        if not length or not size or loader.get("drop_last") or wanted == given:
+            continue
+        left = length % size
+        if left and given * left == wanted * size:
+            return Cause(
+                title=f"the last batch of an epoch has {left} samples ({length} % {size}), and what gives the loss its input was made for {size}: "
+                f"{given} outputs meet {wanted} targets",
+                advice="Give the loader drop_last=True. The stages of a pipeline take micro-batches of one size only.",
+                line=loader.get("line"),
+                evidence={"length": length, "batch_size": size, "outputs": given, "targets": wanted},
+                confidence=0.9,
+            )
+    return None
+
+
 @family("uneven-items")
 def uneven_items(event: Event) -> Cause | None:
     """The items of a batch have different shapes and cannot be stacked. The finding names the line of the data set

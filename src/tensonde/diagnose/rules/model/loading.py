@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import some
 from tensonde.model.facts import FilteredLoad, UnmatchedLoad
 from tensonde.model.finding import Finding
 
@@ -96,3 +97,33 @@ def _filtered_finding(case: Case, fact: FilteredLoad) -> Finding:
         },
         confidence=0.95,
     )
+
+
+@rule(
+    "memory-without-values",
+    severity="error",
+    phase="init",
+    explains=("nan-origin", "nonfinite", "watchpoint", "exception", "value-not-finite", "ranks-start-differently"),
+)
+def memory_without_values(case: Case) -> list[Finding]:
+    """`to_empty()` has given memory to parameters or buffers, as those of a model that was made on the meta device, and nothing has written to them when
+    the model is first called: they hold what the memory happened to hold.
+
+    Silent for a bias, or any buffer, that is all zero, for that may be meant.
+    """
+    found = case.facts.emptied
+    names = [one.name for one in found]
+    if not found or not case.steps:
+        return []
+    return [
+        case.finding(
+            f"{some(names, 3)} {'has' if len(names) == 1 else 'have'} memory and no values when the model is first called: to_empty() initialises nothing",
+            "Initialise the model after to_empty(): call reset_parameters() of every layer, or the model's own initialisation, or load a state. "
+            "Buffers that are computed once, such as rotary frequencies, must be computed again.",
+            step=0,
+            site=f"{names[0]}:value",
+            source=found[0].line,
+            evidence={"tensors": names[:8], "count": len(names)},
+            confidence=0.95,
+        )
+    ]

@@ -57,26 +57,14 @@ def own_gradients(world: World) -> Iterator[Finding]:
     """
     case = world.first
     optimizer = next(iter(case.stepping), None)
-    if world.replicas or world.reduced or world.sharded or world.together or world.same_inputs or optimizer is None:
-        return
-    used = [one for each in world.cases for one in each.facts.collectives]
-    if any(one.gradients or one.copies or (one.op.startswith("reduce_scatter") and not one.scalar) for one in used):
-        return
-    if any(one.op == "all_reduce" and not one.scalar for one in used):
-        return  # it may carry all gradients in a form of its own
-    sent = {
-        name
-        for one in used
-        if one.op.startswith("broadcast") and one.steps >= optimizer.steps // 2 and optimizer.steps >= _ALONE
-        for name in one.parameters
-    }
+    sent = {name for one in _sending(world) for name in one.parameters}
     parted = [
         name
         for name in sent
         if len({bool(fact.optimizers) for c in world.cases if (fact := c.facts.parameters.get(name))}) > 1
     ]
     apart = [name for name in parted if name in world.weights and differ([r.gradient for r in world.weights[name]])]
-    if apart:
+    if apart and optimizer is not None:
         yield case.finding(
             f"Each rank steps its part of the parameters with its own gradients: nothing reduces them, and {some(sorted(apart), 3)} differ",
             "Reduce the gradients over all ranks before the step (dist.all_reduce, then divide by the number of ranks; or dist.reduce to the rank that has "
@@ -86,6 +74,61 @@ def own_gradients(world: World) -> Iterator[Finding]:
             evidence={"parameters": sorted(apart)[:8], "sent": len(sent)},
             confidence=0.9,
         )
+
+
+@world_rule(
+    "weights-of-one-rank-kept", severity="error", phase="optimizer", explains=("replicas-drift", "ranks-train-alone")
+)
+def one_rank_kept(world: World) -> Iterator[Finding]:
+    """Every rank steps all parameters, with the gradients of its own data, which nothing reduces; then one rank sends its weights to the others, in every
+    step. The ranks hold one model, and what the other ranks have learned in the step is overwritten."""
+    sending = _sending(world)
+    if any(
+        not one.scalar and not one.op.startswith(("broadcast", "barrier"))
+        for each in world.cases
+        for one in each.facts.collectives
+    ):
+        return  # it may bring the weights of all ranks to the one that sends them
+    records = {name: world.weights[name] for one in sending for name in one.parameters if name in world.weights}
+    apart = [
+        name
+        for name, rows in records.items()
+        if all((fact := case.facts.parameters.get(name)) is not None and fact.optimizers for case in world.cases)
+        and same([row.before for row in rows])
+        and differ([row.gradient for row in rows])
+        and differ([row.after for row in rows])
+    ]
+    if apart:
+        yield world.first.finding(
+            f"The ranks take over the weights of one rank in every step, and nothing reduces their gradients: what the other ranks learn of {some(sorted(apart), 3)} "
+            "is overwritten",
+            "Average the gradients before the step (dist.all_reduce, then divide by the number of ranks), or wrap the model in DistributedDataParallel. "
+            "Then weights that were sent once stay equal.",
+            site=f"{min(apart)}:grad",
+            source=sending[0].line,
+            evidence={"parameters": sorted(apart)[:8], "calls": sending[0].count},
+            confidence=0.9,
+        )
+
+
+def _sending(world: World) -> list[CollectiveFact]:
+    """The calls that send parameters from one rank to the others in most steps, where nothing else may bring ranks with data of their own together."""
+    optimizer = next(iter(world.first.stepping), None)
+    if world.replicas or world.reduced or world.sharded or world.together or world.same_inputs or optimizer is None:
+        return []
+    used = [one for each in world.cases for one in each.facts.collectives]
+    if any(one.gradients or one.copies or (one.op.startswith("reduce_scatter") and not one.scalar) for one in used):
+        return []
+    if any(one.op == "all_reduce" and not one.scalar for one in used):
+        return []  # it may carry all gradients in a form of its own
+    return [
+        one
+        for one in used
+        if one.op.startswith("broadcast")
+        and one.parameters
+        and one.steps >= optimizer.steps // 2
+        and optimizer.steps >= _ALONE
+    ]
 
 
 def _stays_apart(world: World, name: str, records: list[WeightRecord]) -> bool:

@@ -42,6 +42,33 @@ def buffers(world: World) -> Iterator[Finding]:
             )
 
 
+@world_rule("statistics-of-own-share", severity="warning")
+def own_statistics(world: World) -> Iterator[Finding]:
+    """`update_bn` has computed the running statistics of a model, as of averaged weights, on each rank from the batches of that rank alone; and the ranks run
+    it with equal weights and these different statistics."""
+    if not world.replicas and not world.reduced:
+        return
+    tables = [{one.name: one for one in case.facts.evaluated_weights if one.statistics} for case in world.cases]
+    for name, one in tables[0].items():
+        found = [table[name] for table in tables if name in table]
+        step = one.statistics[0]
+        if len(found) < len(tables) or any(other.statistics[0] != step for other in found):
+            continue
+        if len({look[1] for other in found for look in other.looks if look[0] == step}) > 1:
+            continue  # other weights, which is worse
+        if len({other.statistics[1] for other in found}) > 1:
+            yield world.first.finding(
+                f"The ranks run {name} with different running statistics: update_bn has computed those of each rank from its own batches",
+                "Give update_bn the same batches on all ranks, or average the running statistics over the ranks afterwards (dist.all_reduce, then divide by "
+                "the number of ranks).",
+                step=step,
+                source=one.renewed,
+                evidence={"run_at": str(one.called)},
+                confidence=0.9,
+            )
+            return
+
+
 def _changed_by_each(world: World) -> Iterator[Finding]:
     """A buffer of a module outside of DistributedDataParallel that a class of the program changes by a rank's own batch, and that the loss is made of. What has a
     row for each sample, as a state that is carried on, belongs to the rank."""

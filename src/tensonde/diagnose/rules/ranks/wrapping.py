@@ -14,6 +14,7 @@ from tensonde.model.finding import Finding
 
 _TWICE = re.compile(r"[Pp]arameter at index \d+ with name (\S+) has been marked as ready twice")
 _CHANGED = "Your training graph has changed in this iteration"
+_SHARED = re.compile(r"Parameter '([^']+)' is shared with a parameter already managed by another FSDP group")
 _INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 
@@ -87,6 +88,34 @@ def ready_twice(case: Case) -> Iterator[Finding]:
         source=source or (replica.line if replica is not None else None),
         evidence={"parameter": name, "wrapped_at": str(replica.line) if replica is not None else None},
         confidence=0.9,
+    )
+
+
+@rule("tied-weight-sharded-apart", severity="error", phase="init", explains=("exception",))
+def tied_apart(case: Case) -> Iterator[Finding]:
+    """One weight has two names in the model, as an embedding that is also the head, and `fully_shard` was called for each of the two modules: each call wants to
+    manage the weight. torch refuses at the first forward; the finding names the call that took the second name.
+    """
+    event = raised(case)
+    told = _SHARED.search(str(event.get("message", ""))) if event is not None else None
+    if told is None:
+        return
+    own = next((one for one in case.facts.beginning.parted if one.name == told[1]), None)
+    if own is None or own.line is None:
+        return
+    tied = [
+        one.name
+        for one in case.facts.beginning.parted
+        if one is not own and one.digest and (one.digest, one.shape) == (own.digest, own.shape)
+    ]
+    yield case.finding(
+        f"{told[1]} is tied to {some(tied, 2) if tied else 'another parameter'}, and fully_shard is called for the modules of both apart",
+        "Shard both modules in one call, fully_shard([embedding, head]), or leave them to the call for the whole model.",
+        step=None,
+        site=f"{told[1]}:value",
+        source=own.line,
+        evidence={"parameter": told[1], "tied_to": tied[:8]},
+        confidence=0.95,
     )
 
 
