@@ -266,10 +266,11 @@ def _are_picked(tokens: Array, counted: Array) -> bool:
 
 
 def _not_hidden(step: Step, anatomy: Anatomy, value: Value, outputs: list[int], counted: Array) -> Answer | None:
+    """Not where all tokens pass one state, from which some of them are to be found again."""
     changed = step.array(value.number).copy()
     changed[counted] = np.roll(changed[counted], 1)
     effects = step.effects([{value.number: changed}], still_norms=True)[0]
-    if not any(effects[n].changed for n in outputs if n in effects):
+    if not any(effects[n].changed and _keeps_positions(step, anatomy, value, n) for n in outputs if n in effects):
         return None
     behind = anatomy.ancestors([value.number])
     line = value.made or next((step.values[n].made for n in sorted(behind) if step.values[n].made), None)
@@ -277,6 +278,20 @@ def _not_hidden(step: Step, anatomy: Anatomy, value: Value, outputs: list[int], 
         False, "the tokens that are chosen to be predicted are not hidden from the model", {"counted": float(counted.sum())},
         names=(value.name,), source=line or value.bound or step.loss_source, part="not hidden",
     )  # fmt: skip
+
+
+def _keeps_positions(step: Step, anatomy: Anatomy, value: Value, output: int) -> bool:
+    """The tokens get there by a way on which there is something for each position all along."""
+    rows, length = value.shape
+    seen: set[int] = set()
+    waiting = [value.number]
+    while waiting:
+        number = waiting.pop()
+        shape = step.values[number].shape
+        if number not in seen and (length in shape or shape[:1] == (rows * length,)):
+            seen.add(number)
+            waiting += [n for op in anatomy.users.get(number, []) for n in op.outputs]
+    return output in seen
 
 
 def _same_tokens(step: Step, value: Value, tokens: Array) -> bool:
