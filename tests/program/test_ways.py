@@ -95,6 +95,10 @@ PARTED = {
         "class Memory:\n    def sample(self, n):\n        rows = random.sample(self.rows, n)\n        return [r[0] for r in rows], random.sample([r[1] for r in rows], n)  # HERE\n\n"
         "class Agent:\n    def learn(self):\n        x, y = self.memory.sample(9)\n        use(x, y)\n"
     ),
+    "a method of another object that is called sample": (
+        "import random\nclass Memory:\n    def sample(self, n):\n        rows = random.sample(self.rows, n)\n        return self.x[rows], self.y[random.sample(self.rows, n)]  # HERE\n\n"
+        "memory = Memory()\nx, y = memory.sample(9)\nuse(x, y)\n"
+    ),
     "counted labels, laid out in another way": "x = torch.cat([part[:6] for part in parts])\ny = torch.arange(5).repeat(6)  # HERE\nuse(x, y)\n",
     "only inputs are mixed": "def load():\n    return a[mixed], b  # HERE\nx, y = load()\nuse(x, y)\n",
 }
@@ -159,6 +163,15 @@ def test_what_moves_within_a_sample_parts_no_samples(tmp_path: Path) -> None:
     assert parting(one, other) is not None, "positions may have been moved"
     assert parting(one, other, whole=True) is None
     assert split(one, other) is None
+
+
+def test_what_is_done_within_samples_is_not_the_same_as_what_is_done_to_all(tmp_path: Path) -> None:
+    text = MOVED.replace("x_train, y_train = x[:80], y[:80]", "x_train, y_train = x[:80], roll(y[:80], 1)")
+    text = text.replace("return shaken(self.x[k])", "return roll(self.x[k], 3)")
+    one, other = _ways(tmp_path / "train.py", text)
+    place = parting(one, other, whole=True)
+    assert place is not None
+    assert "roll(y[:80], 1)" in text.splitlines()[place[1] - 1]
 
 
 def test_rows_that_are_cut_at_another_place(tmp_path: Path) -> None:

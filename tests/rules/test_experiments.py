@@ -6,14 +6,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from silent_trainings import marked, training
 from test_silent_bugs import findings
 
 from launch import Foundry, cli
 from tensonde.diagnose.rules.experiments import learning
+from tensonde.experiments import nothing_learnt, pairs
 from tensonde.experiments.experiment import Answer, Experiment, Inquiry
 from tensonde.model.facts import AnswerFact
+from tensonde.model.site import SourceLine
 
 LOOP = """
 model = Net()
@@ -322,6 +325,14 @@ for step in range(200):
     loss.backward()
     optimizer.step()
 """
+SIDE_BY_SIDE = HALVES.replace(
+    "self.head(torch.tanh(torch.cat([self.left(left), self.right(right)], 1)))",
+    "self.head(torch.tanh(self.both(torch.cat([left, right], 1))))",
+).replace(
+    "self.left, self.right, self.head = nn.Linear(4, 16), nn.Linear(4, 16), nn.Linear(32, 1)",
+    "self.both, self.head = nn.Linear(8, 16), nn.Linear(16, 1)",
+)
+LIKELIHOOD = "F.gaussian_nll_loss(model(left, right), wanted, torch.full_like(wanted, 1e-2))"
 COLUMNS = """
 table = torch.stack([x[:, 0], x[:, 1], x[:, 2]], 1)  # HERE
 model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 3))
@@ -420,6 +431,16 @@ BUGS = {
     "an input of other samples": (
         "input-of-other-samples",
         HALVES.replace("for k in rows])  # RIGHT", "for k in sorted(rows)])  # HERE"),
+    ),
+    "an input of other samples, in columns of its own": (
+        "input-of-other-samples",
+        SIDE_BY_SIDE.replace("for k in rows])  # RIGHT", "for k in sorted(rows)])  # HERE"),
+    ),
+    "an input of other samples, and a loss that falls below 0": (
+        "input-of-other-samples",
+        SIDE_BY_SIDE.replace("2 * x[k, :1] + x[k, 5:6]", "x[k, :1] + 0.1 * x[k, 5:6]")
+        .replace("F.mse_loss(model(left, right), wanted)", LIKELIHOOD)
+        .replace("for k in rows])  # RIGHT", "for k in sorted(rows)])  # HERE"),
     ),
     "a column that is taken twice": (
         "columns-equal",
@@ -630,6 +651,16 @@ class Mixed(Net):
 
 NEAR_MISSES = {
     "two inputs of the same samples": HALVES,
+    "two inputs of the same samples, side by side": SIDE_BY_SIDE,
+    "what is chosen and what is not, each beside who chooses": SIDE_BY_SIDE.replace("range(200)", "range(120)")
+    .replace(
+        "F.mse_loss(model(left, right), wanted)",
+        "F.softplus(model(left, others) - model(left, right)).mean()",
+    )
+    .replace(
+        "    wanted =",
+        "    others = torch.stack([x[k, 4:] for k in torch.randperm(256)[:48].tolist()])\n    right = right + left\n    wanted =",
+    ),
     "an input that carries nothing": HALVES.replace(
         "x[k, 4:] for k in rows])  # RIGHT", "noise[k] for k in rows])"
     ).replace("model = Halves()", "noise, model = torch.randn(256, 4), Halves()"),
@@ -1034,6 +1065,93 @@ def test_tokens_that_are_copied_are_told_from_those_that_pass_one_state(foundry:
             experiments=2.0,
         )
         assert [a["healthy"] for a in ran.rank.facts["answers"] if a["part"] == "copied"] == [healthy]
+
+
+WIDE = """
+class Wide(Reader):
+    def forward(self, tokens):
+        h = self.table(tokens)
+        return self.head(torch.tanh(h + h.mean(1, keepdim=True)))
+
+
+"""
+HIDDEN = """
+    chosen = torch.rand(16, 11) < 0.3
+    tokens = torch.where(chosen, torch.full_like(ids, 11), ids)
+    targets = torch.where(chosen, ids, torch.full_like(ids, -100))
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("", ""), []),
+        (("tokens = torch.where(chosen, torch.full_like(ids, 11), ids)", "tokens = ids.clone()"), [False]),
+        (("torch.where(chosen, ids, torch", "torch.where(chosen, tokens, torch"), []),  # all of them are the mask
+        (("torch.full_like(ids, 11), ids)", "ids, ids)"), [False]),
+        # Only padding does not count: an autoencoder.
+        (("chosen = torch.rand(16, 11) < 0.3\n    tokens = torch.where(chosen, torch.full_like(ids, 11), ids)",
+          "ids[:, 8:] = 11\n    chosen, tokens = ids < 11, ids.clone()"), []),
+    ],
+)  # fmt: skip
+def test_tokens_that_are_to_be_found_and_not_hidden(
+    foundry: Foundry, tmp_path: Path, change: tuple[str, str], told: list[bool]
+) -> None:
+    body = TOKENS.replace("% 12", "% 11").replace("model = Reader()", WIDE + "model = Wide()")
+    body = body.replace("range(30)", "range(3)") + HIDDEN.replace(*change) + LEARN
+    ran = foundry.watched(training(body), tmp_path, experiments=2.0)
+    assert [a["healthy"] for a in ran.rank.facts["answers"] if a["part"] == "not hidden"] == told
+
+
+@pytest.mark.parametrize(("model", "told"), [("Wide()", True), ("Squeezed()", False)])
+def test_tokens_that_a_mask_chooses_and_nothing_hides(foundry: Foundry, tmp_path: Path, model: str, told: bool) -> None:
+    """From one state, they are to be found again: an autoencoder that is asked about some positions."""
+    body = (
+        TOKENS.replace("model = Reader()", WIDE + f"model = {model}")
+        + """
+    chosen = torch.rand(16, 11) < 0.3
+    loss = F.cross_entropy(model(ids)[chosen], ids[chosen])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    )
+    found = findings(foundry.watched(training(body), tmp_path, experiments=2.0))
+    assert ("chosen-tokens-not-hidden" in [finding.rule for finding in found]) is told, found
+
+
+def test_constants_of_batches_with_few_rows_are_no_worse_than_less_of_the_same() -> None:
+    """Of 30 classes, 12 rows have a few: the constant that fits them rules out all others."""
+    values = {7: SimpleNamespace(shape=(12, 30))}
+    labels = np.arange(12) + 15
+
+    def loss_with(changes: Any) -> float:
+        scores = changes[7] - np.log(np.exp(changes[7]).sum(1, keepdims=True))
+        return float(-scores[np.arange(12), labels].mean())
+
+    fitted = np.full(30, -10.0)
+    fitted[:12] = 5.0
+    step: Any = SimpleNamespace(values=values, loss_with=loss_with)
+    memory: dict[str, Any] = {}
+    assert nothing_learnt._of_earlier(step, {7: -1}, memory, [fitted]) is None
+    held = nothing_learnt._of_earlier(step, {7: -1}, memory, [fitted])
+    assert held is not None
+    assert np.log(30) < held < 6 < loss_with({7: np.tile(fitted, (12, 1))})
+
+
+def test_where_the_ways_of_whole_samples_part_comes_before_what_is_moved_within_them() -> None:
+    """Targets of several numbers may be positions, or not."""
+    order, cut = SourceLine("train.py", 3, "roll(signal)"), SourceLine("train.py", 9, "labels[:80]")
+
+    def parting(ones: Any, others: Any, *, whole: bool = False, sure: bool = False) -> SourceLine | None:
+        return (None if sure else cut) if whole else order
+
+    given = {"kind": "float", "origin": "given", "into_model": False, "name": "x", "op": None}
+    x = SimpleNamespace(number=0, shape=(32, 2, 40), **{**given, "into_model": True})
+    y = SimpleNamespace(number=1, shape=(32, 5), **given)
+    anatomy: Any = SimpleNamespace(inputs=[x], compared={1}, ancestors=lambda numbers: set(numbers))
+    step: Any = SimpleNamespace(values=[x, y], ops=[], parting=parting)
+    assert pairs.parted(step, anatomy) == cut
 
 
 TRIED = {

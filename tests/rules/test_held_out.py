@@ -12,6 +12,7 @@ from test_silent_bugs import findings
 from launch import Foundry
 from tensonde.experiments import held_out
 from tensonde.experiments.held_out import Evaluation
+from tensonde.experiments.pairs import Rows
 from tensonde.experiments.relation import classes, learnt, related
 
 DATA = """
@@ -220,3 +221,27 @@ def test_an_evaluation_of_few_rows_says_nothing() -> None:
     said, targets = draw.integers(0, 3, 20), draw.integers(0, 3, 20)
     told = held_out.answer(Evaluation(9, said, targets, None, None, None, None), [])
     assert told.healthy is None
+
+
+def test_targets_that_do_not_mean_the_same_are_told_from_inputs_that_are_prepared_differently() -> None:
+    draw = np.random.default_rng(3)
+    x, other = draw.normal(size=(400, 6)), draw.normal(size=(400, 6))
+    kinds, theirs = ((t[:, 0] > 0).astype(np.int64) + (t[:, 1] > 0.3) for t in (x, other))
+    trained = [Rows(x, np.eye(3)[kinds], None, 20.0)]
+    anew = held_out.answer(Evaluation(9, theirs, 2 - theirs, other, None, None, None), trained)
+    assert (anew.healthy, anew.part) == (False, "meaning"), anew
+    swapped = other[:, [2, 3, 4, 5, 0, 1]] * 3
+    moved = held_out.answer(Evaluation(9, kinds, theirs, swapped, None, None, None), trained)
+    assert (moved.healthy, moved.part) == (False, "inputs"), moved
+
+
+def test_a_model_that_does_well_is_not_evaluated_on_inputs_of_another_kind() -> None:
+    """What is learnt is a change, and what is compared is what comes of it."""
+    draw = np.random.default_rng(4)
+    x, other = draw.normal(size=(400, 4)), draw.normal(size=(400, 4))
+    change = x * [1, -1, 1, -1]
+    told = held_out.answer(Evaluation(9, other, other, other, None, None, None), [Rows(x, change, None, 20.0)])
+    assert told.numbers["training"] > 7
+    assert told.numbers["evaluation"] > 7
+    assert told.numbers["across"] < 3
+    assert told.healthy

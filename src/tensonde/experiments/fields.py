@@ -18,7 +18,7 @@ from tensonde.experiments.sameness import rows_equal
 from tensonde.experiments.step import Array, Op, Step, Value
 
 FEWEST = 8
-_CLASSES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
+CLASSES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
@@ -268,7 +268,7 @@ def _all_with_all(step: Step, op: Op) -> bool:
 def _one_each(step: Step, anatomy: Anatomy, memory: Memory) -> Iterable[Answer]:
     """The classes that the loss compares with are one of each, the same in every step that was asked, of many more samples."""
     for op in step.ops:
-        if op.name not in _CLASSES or len(op.inputs) < 2 or not any(n in anatomy.before_loss for n in op.outputs):
+        if op.name not in CLASSES or len(op.inputs) < 2 or not any(n in anatomy.before_loss for n in op.outputs):
             continue
         labels = step.array(op.inputs[1])
         rows = max((v.shape[0] for v in anatomy.inputs), default=0)
@@ -343,7 +343,7 @@ def _unchanging(step: Step, anatomy: Anatomy, memory: Memory) -> Iterable[Answer
 def _own(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
     """Classes that are predicted are the classes that the same output says. Those that are drawn by what it says are actions, which something else weighs."""
     for op in step.ops:
-        if op.name not in _CLASSES or len(op.inputs) < 2 or not any(n in anatomy.before_loss for n in op.outputs):
+        if op.name not in CLASSES or len(op.inputs) < 2 or not any(n in anatomy.before_loss for n in op.outputs):
             continue
         scores, target = op.inputs[:2]
         if target not in anatomy.computed or step.values[target].kind != "int":

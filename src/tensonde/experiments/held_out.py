@@ -3,7 +3,7 @@
 A model is evaluated, and the program compares what it says with targets. `relation.related` tells whether the two have anything to do with each other. Healthy: they have, once the
 training has learnt something. Where they have not, a plain learner says what is the matter, for it can be asked about both sides: training data that it cannot learn
 while it can learn those of the evaluation have targets that do not belong to them, and the other way round; if it can learn both, but not carry over what it learnt, the two
-are prepared differently; and if it can, the model that is evaluated is not what was trained. If it can learn neither, nothing is said.
+are prepared differently, or, where inputs are alike, their targets do not mean the same; and if it can, the model that is evaluated is not what was trained. If it can learn neither, nothing is said.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ FEWEST, MANY = 64, 192
 
 
 HALF = 0.5
+ALIKE = 0.15
+"""The largest difference between the distributions of a column on two sides that are prepared in the same way: of 192 rows each, chance makes 0.14 in five of a hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,17 @@ def answer(
             source=source,
             part="evaluation targets",
         )
-    if own > WELL and there > WELL and across < NOT:
+    if own > WELL and there > WELL and across < NOT and (stands is None or stands < there):
+        # A model that says as much of the evaluation as what is learnt there has carried over what it learnt.
         how = _prepared(x, y, other, theirs, evaluation.inputs)
+        if not how and _unlike(x, other) < ALIKE:
+            return Answer(
+                False,
+                "inputs are alike on both sides, and go with other targets",
+                numbers,
+                source=anew or line or compared,
+                part="meaning",
+            )
         source = evaluation.inputs_line or evaluation.compared
         return Answer(
             False, "the evaluation inputs are preprocessed differently" + how, numbers, source=source, part="inputs"

@@ -7,7 +7,8 @@ certain which dimension holds the samples.
 
 And in a sequence whose targets are its own later tokens: does a token change what is said before it? Where the targets are tokens that a
 model is handed, position by position: does a token change what is said of its own position, and nothing before it? Then it is
-only copied. An autoencoder, whose tokens all pass one state, changes everywhere.
+only copied. An autoencoder, whose tokens all pass one state, changes everywhere. Where only some positions count, and others hold tokens of the same kinds, those that count were chosen
+to be hidden: then the model must not be handed them.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import numpy as np
 
 from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.fields import CLASSES
 from tensonde.experiments.step import Array, Effect, NotPossible, Op, Step, Value
 
 FEWEST = 4
+FEWEST_COUNTED = 16
+"""Positions that the loss compares at."""
 _BY_INDEX = frozenset(
     ("index", "index_select", "index_add", "index_add_", "scatter_add", "scatter_add_", "scatter", "gather", "embedding",
      "scatter_reduce", "index_put", "index_put_", "_index_put_impl_", "segment_reduce", "sort", "topk", "argsort", "cumsum",
@@ -206,10 +210,13 @@ def _copied(step: Step, anatomy: Anatomy, value: Value, outputs: list[int]) -> A
     """The targets are what a model is handed, position by position, and each output sees its own, and none after it. Positions are the
     dimension along which a change spreads; along samples it does not."""
     array = step.array(value.number)
+    chosen = _compared_with_themselves(step, anatomy, array)
+    if chosen is not None and _are_picked(array, chosen):
+        return _not_hidden(step, anatomy, value, outputs, chosen)
     beside = anatomy.before_loss - anatomy.ancestors(
         [value.number, *outputs]
     )  # what the tokens were made of is no target
-    if not any(_same_tokens(step, step.values[number], array) for number in beside):
+    if chosen is None and not any(_same_tokens(step, step.values[number], array) for number in beside):
         return None
     spread = {}
     for dim in (0, 1):
@@ -231,6 +238,60 @@ def _copied(step: Step, anatomy: Anatomy, value: Value, outputs: list[int]) -> A
         False, "the targets are the model's input tokens, position by position",
         names=(value.name,), source=value.bound or step.loss_source, part="copied",
     )  # fmt: skip
+
+
+def _compared_with_themselves(step: Step, anatomy: Anatomy, tokens: Array) -> Array | None:
+    """At which positions the loss compares, where it compares with the token that the model is handed at each of them."""
+    for op in step.ops:
+        if op.name not in CLASSES or len(op.inputs) < 2 or not anatomy.before_loss.intersection(op.outputs):
+            continue
+        labels = step.array(op.inputs[1])
+        counted = np.ones(tokens.shape, bool)
+        taken = [made for made in anatomy.makers(op.inputs[1]) if made.name == "index" and len(made.inputs) == 2]
+        if taken and step.values[taken[-1].inputs[1]].kind == "bool":  # `tokens[mask]`
+            labels, counted = (step.array(number) for number in taken[-1].inputs)
+            counted = counted.reshape(-1)
+        if labels.size != tokens.size or counted.size != tokens.size:
+            continue
+        labels = labels.reshape(tokens.shape)
+        counted = counted.reshape(tokens.shape) & (labels >= 0)
+        if counted.sum() >= FEWEST_COUNTED and (labels == tokens)[counted].all():
+            return counted
+    return None
+
+
+def _are_picked(tokens: Array, counted: Array) -> bool:
+    """Positions that do not count hold tokens of the same kinds as those that do: they are not left out for what they hold, as padding is."""
+    return int(np.isin(tokens[~counted], tokens[counted]).sum()) >= FEWEST
+
+
+def _not_hidden(step: Step, anatomy: Anatomy, value: Value, outputs: list[int], counted: Array) -> Answer | None:
+    """Not where all tokens pass one state, from which some of them are to be found again."""
+    changed = step.array(value.number).copy()
+    changed[counted] = np.roll(changed[counted], 1)
+    effects = step.effects([{value.number: changed}], still_norms=True)[0]
+    if not any(effects[n].changed and _keeps_positions(step, anatomy, value, n) for n in outputs if n in effects):
+        return None
+    behind = anatomy.ancestors([value.number])
+    line = value.made or next((step.values[n].made for n in sorted(behind) if step.values[n].made), None)
+    return Answer(
+        False, "the tokens that are chosen to be predicted are not hidden from the model", {"counted": float(counted.sum())},
+        names=(value.name,), source=line or value.bound or step.loss_source, part="not hidden",
+    )  # fmt: skip
+
+
+def _keeps_positions(step: Step, anatomy: Anatomy, value: Value, output: int) -> bool:
+    """The tokens get there by a way on which there is something for each position all along."""
+    rows, length = value.shape
+    seen: set[int] = set()
+    waiting = [value.number]
+    while waiting:
+        number = waiting.pop()
+        shape = step.values[number].shape
+        if number not in seen and (length in shape or shape[:1] == (rows * length,)):
+            seen.add(number)
+            waiting += [n for op in anatomy.users.get(number, []) for n in op.outputs]
+    return output in seen
 
 
 def _same_tokens(step: Step, value: Value, tokens: Array) -> bool:

@@ -31,6 +31,8 @@ BETTER = 0.9
 """Of the loss of the best constant: what a model that has learnt something is below."""
 AT_FLOOR, OUTWEIGHS = 0.02, 0.5
 """Of the loss of the best constant: a term below is driven to nothing; one that costs more is not worth its price."""
+SHARES = (1.0, 0.5, 0.2)
+"""Of the constants of earlier batches."""
 ALIKE = 1e-3
 """Of the loss: what outputs that say something change it by."""
 NOTHING = 1e-4
@@ -211,18 +213,24 @@ def _varied(array: Array, draw: np.random.Generator) -> Array:
 
 
 def _of_earlier(step: Step, outputs: dict[int, int], memory: Memory, vectors: list[Array]) -> float | None:
-    """The loss of the constants that fitted earlier batches: they have not seen this one."""
+    """The loss of the constants that fitted earlier batches: they have not seen this one. Of classes that are rare in a batch of few rows, they say too much, for
+    or against; less of the same is a constant as well."""
     known: list[list[Array]] = memory.setdefault("constants", [])
     alike = [old for old in known if [v.shape for v in old] == [v.shape for v in vectors]]
     known.append(vectors)
     if not alike:
         return None
     means = [np.mean(parts, axis=0) for parts in zip(*alike, strict=True)]
-    changes = {
-        number: _spread(mean, step.values[number].shape, dim)
-        for (number, dim), mean in zip(outputs.items(), means, strict=True)
-    }
-    return step.loss_with(changes)
+    losses = [
+        step.loss_with(
+            {
+                number: _spread(mean * share, step.values[number].shape, dim)
+                for (number, dim), mean in zip(outputs.items(), means, strict=True)
+            }
+        )
+        for share in SHARES
+    ]
+    return min(losses)
 
 
 def _spread(vector: Array, shape: tuple[int, ...], dim: int) -> Array:

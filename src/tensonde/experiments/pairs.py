@@ -160,8 +160,9 @@ def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
     others = [*(t.number for t in targets), *sorted(anatomy.ancestors([t.number for t in targets]), reverse=True)]
     beside = [v for v in anatomy.inputs if v is not value and v.name and v.shape[:1] == value.shape[:1]]
     ways = [[v.number, *sorted(anatomy.ancestors([v.number]), reverse=True)] for v in (value, *beside[:MOST_INPUTS])]
-    for sure in (True, False):
-        found = (step.parting(ones, others, whole=whole, sure=sure) for ones in ways)
+    # What moves whole samples comes first: targets of several numbers may be positions, or not.
+    for of_all, sure in dict.fromkeys(((True, True), (True, False), (whole, True), (whole, False))):
+        found = (step.parting(ones, others, whole=of_all, sure=sure) for ones in ways)
         line = next((line for line in found if line is not None), None) or _inputs_part(step, anatomy, sure)
         if line is not None:
             return line

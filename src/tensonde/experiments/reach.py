@@ -19,6 +19,7 @@ import numpy as np
 
 from tensonde.experiments.anatomy import RESHAPING, Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.fields import CLASSES
 from tensonde.experiments.nothing_learnt import FEWEST_ROWS
 from tensonde.experiments.step import NotPossible, Op, Step
 
@@ -26,7 +27,6 @@ HELD_UP, SMALL = 0.9, 0.5
 """Of the loss of the best constant: a floor above is too high; one below would do."""
 MOST = 12
 """Ops that are put free."""
-_CLASSES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 _DISTANCES = frozenset(("mse_loss", "smooth_l1_loss", "huber_loss"))
 _BINARY = frozenset(("binary_cross_entropy", "binary_cross_entropy_with_logits"))
 _SCALING = frozenset(("mul", "div"))
@@ -70,7 +70,7 @@ def _comparison(step: Step, anatomy: Anatomy) -> Op:
     """The one op that compares with classes or numbers that are given."""
     found = []
     for op in step.ops:
-        if op.name not in _CLASSES | _DISTANCES | _BINARY or not anatomy.before_loss.intersection(op.outputs):
+        if op.name not in CLASSES | _DISTANCES | _BINARY or not anatomy.before_loss.intersection(op.outputs):
             continue
         if len(op.inputs) < 2 or op.inputs[0] not in anatomy.trained or op.inputs[1] in anatomy.computed:
             raise NotPossible("the loss compares with a model's output")

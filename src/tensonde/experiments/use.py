@@ -4,7 +4,7 @@ One input of several is given to other samples, while all others and the targets
 learnt something. An input that can be changed about throughout belongs to other samples, or carries nothing. `influence` asks whether an input changes the loss at all; a
 sentence of another sample does.
 
-Not asked of what is one of several of a kind, which the same weights look at (negatives are taken from other samples on purpose), of random numbers, of masks, and where a model makes the
+Not asked of what is one of several of a kind, which the same weights look at (negatives are taken from other samples on purpose; inputs that stand side by side have columns of their own), of random numbers, of masks, and where a model makes the
 targets. Whether something was learnt, and whether the program's text takes this input from elsewhere, the rule looks at.
 """
 
@@ -23,8 +23,8 @@ from tensonde.model.site import SourceLine
 
 FEWEST, MOST = 16, 4
 """Samples by which it shows; inputs that are asked."""
-LITTLE = 0.01
-"""Of the loss: what an input of no use changes at most."""
+LITTLE, CHANCE = 0.01, 2.0
+"""Of the loss: what an input of no use changes at most; deviations that are hardly more than chance."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
@@ -45,7 +45,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         beside = any(not op.module for op in anatomy.users.get(value.number, []) if op.name not in SHAPES)
         losses = [step.loss_with({value.number: array[order]}, inside=beside) for order in orders]
         apart, other = deviations(loss, losses), float(np.mean(losses))
-        useful = apart > APART or other - loss > LITTLE * abs(loss)
+        useful = apart > APART or (apart > CHANCE and other - loss > LITTLE * abs(loss))
         yield Answer(
             useful,
             f"the loss is {loss:.3g}, and {other:.3g} with {value.name} of other samples",
@@ -67,12 +67,29 @@ def _inputs(step: Step, anatomy: Anatomy) -> list[Value]:
 
 
 def _alone(step: Step, anatomy: Anatomy, value: Value, inputs: list[Value]) -> bool:
-    """No other input goes into the same layers first."""
-    own = _first_weights(step, anatomy, value)
-    return bool(own) and not any(own & _first_weights(step, anatomy, v) for v in inputs if v is not value)
+    """No other input goes into the same layers first, or it stands beside it there, in columns of its own."""
+    own, seen = _first(step, anatomy, value)
+    for other in [v for v in inputs if v is not value]:
+        theirs, met = _first(step, anatomy, other)
+        if own & theirs and not _side_by_side(step, seen, met):
+            return False
+    return bool(own)
 
 
-def _first_weights(step: Step, anatomy: Anatomy, value: Value) -> set[int]:
+def _side_by_side(step: Step, ones: set[int], others: set[int]) -> bool:
+    """Both come together as columns of one table, and nowhere else."""
+    joins = [op for op in step.ops if op.name == "cat" and ones.intersection(op.outputs)]
+    for op in joins:
+        parts, whole = [step.values[n].shape for n in op.inputs], step.values[op.outputs[0]].shape
+        ours, theirs = ({n for n in op.inputs if n in side} for side in (ones, others))
+        columns = all(len(shape) == len(whole) and shape[:-1] == whole[:-1] for shape in parts)
+        if not columns or not theirs or ours & theirs:
+            return False
+    return bool(joins)
+
+
+def _first(step: Step, anatomy: Anatomy, value: Value) -> tuple[set[int], set[int]]:
+    """The parameters of the layers that an input goes into first, and what it is until then."""
     found: set[int] = set()
     seen: set[int] = set()
     waiting = [value.number]
@@ -86,7 +103,7 @@ def _first_weights(step: Step, anatomy: Anatomy, value: Value) -> set[int]:
                 found |= {n for n in op.inputs if n in anatomy.weights}
             elif op.name not in SHAPES:
                 waiting += op.outputs
-    return {n for n in anatomy.ancestors(found) if step.values[n].origin == "parameter"}
+    return {n for n in anatomy.ancestors(found) if step.values[n].origin == "parameter"}, seen
 
 
 def _parting(step: Step, anatomy: Anatomy, value: Value, inputs: list[Value]) -> SourceLine | None:

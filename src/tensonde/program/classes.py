@@ -252,8 +252,8 @@ def given_last(function: ast.FunctionDef, part: Any) -> ast.expr | None:
     return chosen
 
 
-def given_line(function: ast.FunctionDef, part: Any, path: str) -> Json | None:
-    """Where that value, or the name that holds it, is made."""
+def given_line(function: ast.FunctionDef, part: Any, path: str, depth: int = 0) -> Json | None:
+    """Where that value, or the name that holds it, is made. `depth`: of how many functions of the file, each of which gives it as one of several results."""
     chosen = given_last(function, part)
     if chosen is None:
         return None
@@ -261,6 +261,10 @@ def given_line(function: ast.FunctionDef, part: Any, path: str) -> Json | None:
     if isinstance(chosen, ast.Name):
         bound = [b for b in bindings(function, chosen.id) if b.line <= line]
         line = bound[-1].line if bound else line
+        if depth and bound and bound[-1].path and isinstance(made := bound[-1].value, ast.Call):
+            inner = next((f for f in walk(path) if isinstance(f, ast.FunctionDef) and is_name(made.func, f.name)), None)
+            if inner is not None:
+                return given_line(inner, bound[-1].path[0], path, depth - 1) or line_at(path, line)
     return line_at(path, line)
 
 
@@ -286,15 +290,15 @@ def _held_line(kind: type, node: ast.expr) -> Json | None:
     return None
 
 
-def returned_line(called: Any, where: list[Any]) -> Json | None:
-    """The line of a function of the user's that makes this part of what it returns."""
+def returned_line(called: Any, where: list[Any], depth: int = 0) -> Json | None:
+    """The line of a function of the user's that makes this part of what it returns; `depth` as of `given_line`."""
     code = getattr(called, "__code__", None)
     if code is None or not is_user(code):
         return None
     scope = scope_at(code.co_filename, code.co_firstlineno + 1)
     if not isinstance(scope, ast.FunctionDef) or scope.name != code.co_name:
         return None
-    return given_line(scope, where[0] if where else None, code.co_filename)
+    return given_line(scope, where[0] if where else None, code.co_filename, depth)
 
 
 def none_returned(kind: type) -> Json | None:

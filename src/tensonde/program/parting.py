@@ -27,9 +27,9 @@ def parting(
         return None if sure else _placed(one, other)
     best: tuple[int, tuple[str, int]] | None = None
     for way, beside, more in ((other, one, 1), (one, other, 0)):
-        there = {(deed.kind, deed.text) for deed in beside.deeds}
+        there = {(deed.kind, deed.text, deed.inside) for deed in beside.deeds}
         for deed in way.deeds:
-            if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS or (whole and deed.inside):
+            if (deed.kind, deed.text, deed.inside) in there or deed.kind not in _WEIGHTS or (whole and deed.inside):
                 continue
             if sure and deed.kind not in ("order", "shift"):
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tensonde.program.syntax import called, spelled
+from tensonde.program.syntax import called
 
 _DRAWN = frozenset(("permutation", "permuted", "randperm", "shuffle", "sample", "choice", "choices", "argsort"))
 """Orders that are others each time, or of other things: the same words on another line give another one."""
@@ -21,11 +21,6 @@ def what_was_done(node: ast.Call) -> str:
     """What was done; a draw is another one on another line."""
     name = called(node)
     return f"{name} in line {node.lineno}" if name in _DRAWN else name
-
-
-def of_own(node: ast.Call) -> bool:
-    """A method that has the name of a library's function: `self.buffer.sample(32)`."""
-    return isinstance(node.func, ast.Attribute) and spelled(node.func.value).startswith("self.")
 
 
 def counted(node: ast.ListComp | ast.GeneratorExp) -> bool:

@@ -19,7 +19,6 @@ from tensonde.program.picks import (
     counted,
     moves,
     moves_first,
-    of_own,
     takes_all,
     what_was_done,
 )
@@ -103,6 +102,7 @@ class _File:
     comprehensions: list[ast.ListComp | ast.GeneratorExp]
     around: dict[int, ast.AST]
     owner: dict[int, ast.ClassDef]
+    imported: set[str]
 
 
 @lru_cache(maxsize=4)
@@ -110,7 +110,7 @@ def _file(path: str) -> _File | None:
     tree = parse(path)
     if tree is None:
         return None
-    found = _File(tree, [], [], [], [], [], {}, {})
+    found = _File(tree, [], [], [], [], [], {}, {}, set())
     waiting: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
     while waiting:
         node, scope = waiting.pop()
@@ -122,6 +122,8 @@ def _file(path: str) -> _File | None:
             found.owner.update({id(part): node for part in node.body})
         elif isinstance(node, ast.Call):
             found.calls.append((node, scope))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.imported.update((name.asname or name.name).split(".")[0] for name in node.names)
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             found.made.append(node)
         elif isinstance(node, ast.ListComp | ast.GeneratorExp):
@@ -303,7 +305,7 @@ class _Follower:
             with self._looking_into(made, node, scope):
                 self._items(owner, where, depth)
         elif isinstance(function := self._function_named(name), ast.FunctionDef) and (
-            name not in _ORDERS | _SHAPES | _TURNS or of_own(node)
+            name not in _ORDERS | _SHAPES | _TURNS or self._is_method(node, function, scope)
         ):
             self.way.calls.append((self.path, node.lineno, name))
             with self._looking_into(function, node, scope):
@@ -379,6 +381,12 @@ class _Follower:
         around = [(node, place) for node, place in self.file.calls if called(node) == scope.name]
         each = {id(part) for c in self.file.comprehensions if counted(c) for part in ast.walk(c.elt)}
         return bool(around) and all(id(node) in each or self._in_sample(place, depth - 1) for node, place in around)
+
+    def _is_method(self, node: ast.Call, function: ast.FunctionDef, scope: ast.AST) -> bool:
+        """A method of a class of the file that has the name of a library's function: `buffer.sample(32)`, and not `random.sample(rows, 32)`."""
+        if not isinstance(node.func, ast.Attribute) or self._class_around(function) is None or scope is function:
+            return False
+        return spelled(node.func.value).split(".")[0] not in self.file.imported
 
     def _class_named(self, name: str) -> ast.ClassDef | None:
         return next((n for n in self.file.classes if n.name == name), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from tensonde.adapters.torch.experiments.graph import Env, StepGraph
 
 
+CLOSE, PATIENCE = 1e-4, 8
+"""Of the loss: what so many computations gain where a constant is as good as found."""
+
+
 class _Enough(Exception):
-    """The loss is low enough."""
+    """The loss is low enough, or hardly falls any more."""
 
 
 def fit(graph: StepGraph, values: Mapping[int, int], tied: Mapping[int, int] | None = None) -> Fit:
@@ -45,6 +50,7 @@ def _fit(graph: StepGraph, values: Mapping[int, int], base: Env, leaders: Mappin
         graph,
         list(vectors.values()),
         lambda: {ref: spread(vectors[leaders[ref]], base[ref], dim) for ref, dim in values.items()},
+        close=CLOSE,
     ):
         return None
     last = {ref: vectors[leaders[ref]].detach() for ref in values}
@@ -73,10 +79,18 @@ def _lowest(graph: StepGraph, start: Env, enough: float) -> float:
     return graph.loss_of({ref: leaf.detach().to(start[ref].dtype) for ref, leaf in free.items()})
 
 
-def _descend(graph: StepGraph, leaves: list[Tensor], changed: Callable[[], Env], enough: float = float("-inf")) -> bool:
-    """Moves the leaves until the loss is smallest with what `changed` makes of them, or below `enough`; whether numbers stayed within bounds."""
+def _descend(
+    graph: StepGraph,
+    leaves: list[Tensor],
+    changed: Callable[[], Env],
+    enough: float = float("-inf"),
+    close: float = 0.0,
+) -> bool:
+    """Moves the leaves until the loss is smallest with what `changed` makes of them, or below `enough`; whether numbers stayed within bounds. `close`: of the loss, what is
+    no gain; where there is none for a while, the leaves are what they were when the loss was lowest."""
     descent = torch.optim.LBFGS.__new__(torch.optim.LBFGS)
     _made_quietly(descent, leaves)
+    lowest = _Lowest([], float("inf"))
     factor = 0.0
     """A mean over many numbers has small slopes, which the descent would take for the end."""
 
@@ -87,7 +101,8 @@ def _descend(graph: StepGraph, leaves: list[Tensor], changed: Callable[[], Env],
             loss = graph.compute(changed(), [graph.loss], grad=True)[graph.loss]
         if not loss.requires_grad:
             raise NotPossible("the loss does not lead back to what the model gives")
-        if float(loss.detach()) < enough:
+        value = float(loss.detach())
+        if value < enough or (close and lowest.settled(value, leaves, close)):
             raise _Enough
         slopes = torch.autograd.grad(loss, leaves, allow_unused=True)
         nonlocal factor
@@ -103,10 +118,28 @@ def _descend(graph: StepGraph, leaves: list[Tensor], changed: Callable[[], Env],
     try:
         bare_step(torch.optim.LBFGS)(descent, closure)
     except _Enough:
+        with torch.no_grad():
+            for leaf, kept in zip(leaves, lowest.leaves, strict=False):
+                leaf.copy_(kept)
         return True
     except RuntimeError:  # numbers beyond what a tensor holds
         return False
     return True
+
+
+@dataclass
+class _Lowest:
+    """Where the loss was lowest so far, and how many computations have gained next to nothing since."""
+
+    leaves: list[Tensor]
+    loss: float
+    since: int = 0
+
+    def settled(self, loss: float, leaves: list[Tensor], close: float) -> bool:
+        self.since = 0 if self.loss - loss > close * abs(loss) else self.since + 1
+        if loss < self.loss:
+            self.leaves, self.loss = [leaf.detach().clone() for leaf in leaves], loss
+        return self.since >= PATIENCE
 
 
 def _made_quietly(optimizer: Any, leaves: list[Tensor]) -> None:

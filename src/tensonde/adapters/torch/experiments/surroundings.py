@@ -38,6 +38,8 @@ MOST_ELEMENTS = 1 << 23
 """Variables that are looked at for tables, and elements of one."""
 MOST_LINES = 8
 """Values whose making is looked up in the source."""
+INSIDE = 2
+"""Functions inside of that which hands a value out, each of which may be where it is made."""
 _ROW_BY_ROW = frozenset(("slice", "_to_copy", "clone", "alias", "flip", "div", "mul", "sub", "add", "unsqueeze"))
 """Ops after which a row of a batch is still that row; where one of them is told to work along the rows, their number changes, or all of them turn round together."""
 
@@ -186,7 +188,7 @@ def _handed_out(name: str, frame: FrameType | None) -> dict[str, Any] | None:
         return None
     node, path = bound.value, list(bound.path)
     while isinstance(node, ast.Call):
-        line = returned_line(evaluate(node.func, frame), path)
+        line = returned_line(evaluate(node.func, frame), path, INSIDE)
         if line is not None:
             return line
         if not node.args:
@@ -197,7 +199,7 @@ def _handed_out(name: str, frame: FrameType | None) -> dict[str, Any] | None:
     if not path:
         return None
     if isinstance(loader, DataLoader):
-        dataset, line = loader.dataset, returned_line(loader.collate_fn, path)
+        dataset, line = loader.dataset, returned_line(loader.collate_fn, path, INSIDE)
     elif isinstance(loader, Dataset):  # the loader is made where it is iterated
         dataset, line = loader, None
     else:

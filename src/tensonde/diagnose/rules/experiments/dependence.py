@@ -170,6 +170,25 @@ def copied(case: Case) -> list[Finding]:
     ][:1]
 
 
+@rule("chosen-tokens-not-hidden", severity="error", phase="data", unless=("labels-constant",))
+def not_hidden(case: Case) -> list[Finding]:
+    """The loss compares at some positions of a sequence, chosen among tokens of all kinds, as where masked tokens are to be found; and at every one of them it compares with the very token that the model
+    is handed there. Either the model is handed them unmasked, or the targets are taken after they were masked. What is left out because it is padding is not chosen."""
+    return [
+        case.finding(
+            f"The model is handed the tokens that it is to find: at all {answer.numbers['counted']:.0f} positions that the loss compares at, the target is the token of {answer.names[0] or 'the input'} there",
+            "Take the targets from the tokens as they were, and give the model a copy in which the chosen ones are masked.",
+            step=answer.step,
+            site="loss:value",
+            source=answer.line,
+            evidence={"tokens": answer.names[0], **answer.numbers, "standing": "confirmed"},
+            confidence=0.9,
+        )
+        for answer in steadily(case, "independence")
+        if answer.part == "not hidden"
+    ][:1]
+
+
 @rule("term-without-gradient", severity="error", phase="forward", unless=("no-gradient",))
 def without_gradient(case: Case) -> list[Finding]:
     """A term of the loss is computed with the model's parameters but has no gradient, since its path contains

@@ -110,6 +110,10 @@ _AMISS = {
         "The evaluation inputs are preprocessed differently from the training inputs",
         "Use the same preprocessing for both: the same scale and statistics, the same order of channels and columns.",
     ),
+    "meaning": (
+        "Training and evaluation targets do not mean the same",
+        "Look for classes that are numbered anew, columns in another order, another sign or another definition of the target on one of the two sides, or targets of other rows there.",
+    ),
     "one target": (
         "One of several targets does not belong to its inputs, in training and evaluation",
         "Look for a reordering, a shift or a permutation that is applied only to this target, or to everything but it.",

@@ -133,9 +133,12 @@ def input_of_other_samples(case: Case) -> list[Finding]:
         for a in answers(case, "nothing-learnt")
         if a.step >= max(40, case.steps // 5) and a.numbers.get("constant", 0) > 0
     ]
-    if case.steps < 2 * FEWEST or not ended_by_itself(case) or not ratios or min(ratios) > SOME:
+    if case.steps < 2 * FEWEST or not ended_by_itself(case):
         return []
     for name in dict.fromkeys(a.names[0] for a in told):
+        # Where a loss has no constant to be held against (it falls below 0), another input says whether something is learnt.
+        if min(ratios, default=1.0) > SOME and (ratios or not any(a.healthy for a in told if a.names[0] != name)):
+            continue
         asked = [a for a in told if a.names[0] == name]
         apart = [a.numbers["apart"] for a in asked]
         last = asked[-1]
