@@ -117,8 +117,8 @@ def memory_without_values(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            f"{some(names, 3)} {'has' if len(names) == 1 else 'have'} memory and no values when the model is first called: to_empty() initialises nothing",
-            "Initialise the model after to_empty(): call reset_parameters() of every layer, or the model's own initialisation, or load a state. "
+            f"{some(names, 3)} {'has' if len(names) == 1 else 'have'} memory but no values when the model is first called: to_empty() initializes nothing",
+            "Initialize the model after to_empty(): call reset_parameters() of every layer or the model's own initialization, or load a state. "
             "Buffers that are computed once, such as rotary frequencies, must be computed again.",
             step=0,
             site=f"{names[0]}:value",
