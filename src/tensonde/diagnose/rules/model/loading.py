@@ -103,7 +103,15 @@ def _filtered_finding(case: Case, fact: FilteredLoad) -> Finding:
     "memory-without-values",
     severity="error",
     phase="init",
-    explains=("nan-origin", "nonfinite", "watchpoint", "exception", "value-not-finite", "ranks-start-differently"),
+    explains=(
+        "nan-in-weights",
+        "nan-origin",
+        "nonfinite",
+        "watchpoint",
+        "exception",
+        "value-not-finite",
+        "ranks-start-differently",
+    ),
 )
 def memory_without_values(case: Case) -> list[Finding]:
     """`to_empty()` has given memory to parameters or buffers, as those of a model that was made on the meta device, and nothing has written to them when
