@@ -74,6 +74,7 @@ def test_the_newest_recording_is_replayed_by_its_script(project: Path) -> None:
     assert "built" in ran.err, "what the script prints is not part of the result"
     assert result["failure"]["source"]["line"] == line_of((project / "train.py").read_text())
     assert result["findings"][0]["title"] == "log of 0 gives -inf"
+    assert "not_looked_at" not in result["findings"][0]["evidence"], "the training saw the steps before this one"
     assert not (project / "steps").exists()
 
 

@@ -107,6 +107,7 @@ class Performance:
         for entry in self.document["roots"]:
             watcher.state.roster.adopt(roots[entry["name"]], entry["name"], entry["prefix"])
         watcher.session.steps.step = watcher.state.step = watcher.session.block.step = int(self.document["step"])
+        watcher.rest.looked_at = watcher.state.step  # the steps before it were the training's
         entries, losses = tape_of(self.document, self.contents, roots)
         wanted = self.document.get("target")
         began = time.perf_counter_ns()
