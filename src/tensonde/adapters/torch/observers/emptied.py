@@ -4,9 +4,10 @@ Their memory is summed up when it is new and when a model is first called. What 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
-from weakref import ReferenceType, ref
+from weakref import ReferenceType, WeakSet, ref
 
 from torch import Tensor, nn
 
@@ -35,8 +36,10 @@ class Emptied:
         self._new: list[_New] = []
         self._bytes = 0
         self._found: list[Json] = []
+        self._called: WeakSet[nn.Module] = WeakSet()
 
     def noted(self, module: nn.Module, place: CodeLine | None) -> None:
+        self._called.clear()
         for tensor in (*module.parameters(), *module.buffers()):
             held = values_of(tensor)
             if held is None or not held.numel() or not READING.may_wait(held) or len(self._new) >= MOST:
@@ -48,10 +51,11 @@ class Emptied:
 
     def called(self, root: nn.Module) -> None:
         """A model is about to run."""
-        if not self._new:
+        if not self._new or root in self._called:
             return
+        self._called.add(root)
         known = {id(tensor): (name, buffer) for name, tensor, buffer in _named(root)}
-        left = []
+        left, unwritten = [], []
         for one in self._new:
             tensor = one.tensor()
             if tensor is None:
@@ -59,16 +63,18 @@ class Emptied:
             if id(tensor) not in known:
                 left.append(one)
                 continue
-            name, buffer = known[id(tensor)]
             held = values_of(tensor)
-            if held is None or memory_sum(held) != one.content or _versions(tensor, held) != one.versions:
-                continue
-            # New memory is often zero. A bias or a statistic may have been made zero in a way that leaves no trace.
-            if (len(shape_of(tensor)) < 2 or buffer) and not bool(held.any()):
-                continue
-            if len(self._found) < MOST_TOLD:
-                self._found.append({"name": name, "buffer": buffer, "line": line_of(one.place)})
+            if held is not None and memory_sum(held) == one.content and _versions(tensor, held) == one.versions:
+                weight = len(shape_of(tensor)) > 1 and not known[id(tensor)][1]
+                unwritten.append((*known[id(tensor)], weight, bool(held.any()), one.place))
         self._new = left
+        garbage = any(filled for *_, filled, _ in unwritten)
+        beside = Counter(_owner(name) for name, *_ in unwritten)
+        for name, buffer, weight, filled, place in unwritten:
+            # New memory is often zero, and `weight.data.zero_()` leaves no trace: a zero alone says nothing.
+            sure = filled or (weight and (garbage or beside[_owner(name)] > 1))
+            if sure and len(self._found) < MOST_TOLD:
+                self._found.append({"name": name, "buffer": buffer, "line": line_of(place)})
 
     def facts(self) -> list[Json]:
         return self._found
@@ -76,6 +82,10 @@ class Emptied:
 
 def _versions(tensor: Any, held: Tensor) -> tuple[int, ...]:
     return tensor._version, held._version
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _named(root: nn.Module) -> list[tuple[str, Tensor, bool]]:

@@ -56,8 +56,10 @@ _SAMPLES = re.compile(r"Expected input batch_size \((\d+)\) to match target batc
 
 @family("last-batch-smaller")
 def last_batch_smaller(event: Event) -> Cause | None:
-    """The output of a model has as many samples as a full batch of the loader, or as a part of one, and the targets as many as the last batch of an epoch,
-    or the same part of it: something between was made for one size, such as the stages of a pipeline. The finding names the line that builds the loader."""
+    """The model's output has as many samples as a full batch of the loader (or a part of one), but there are only as
+    many targets as in the last batch of an epoch (or the same part of it). Something between them is built for one
+    batch size, such as the stages of a pipeline. The finding names the line that builds the loader.
+    """
     told = _SAMPLES.search(message(event))
     if told is None:
         return None
@@ -69,9 +71,9 @@ def last_batch_smaller(event: Event) -> Cause | None:
         left = length % size
         if left and given * left == wanted * size:
             return Cause(
-                title=f"the last batch of an epoch has {left} samples ({length} % {size}), and what gives the loss its input was made for {size}: "
+                title=f"the last batch of an epoch has {left} samples ({length} % {size}), but the model is built for {size}: "
                 f"{given} outputs meet {wanted} targets",
-                advice="Give the loader drop_last=True. The stages of a pipeline take micro-batches of one size only.",
+                advice="Pass drop_last=True to the loader. The stages of a pipeline take micro-batches of one size only.",
                 line=loader.get("line"),
                 evidence={"length": length, "batch_size": size, "outputs": given, "targets": wanted},
                 confidence=0.9,

@@ -172,12 +172,14 @@ def copied(case: Case) -> list[Finding]:
 
 @rule("chosen-tokens-not-hidden", severity="error", phase="data", unless=("labels-constant",))
 def not_hidden(case: Case) -> list[Finding]:
-    """The loss compares at some positions of a sequence, chosen among tokens of all kinds, as where masked tokens are to be found; and at every one of them it compares with the very token that the model
-    is handed there. Either the model is handed them unmasked, or the targets are taken after they were masked. What is left out because it is padding is not chosen."""
+    """The model has to find hidden tokens: the loss counts some positions of a sequence, with tokens of all kinds. At
+    every one of them, the target is the token that the model gets there. Either its input is not masked, or the
+    targets are taken after masking. Silent if the positions that do not count are padding.
+    """
     return [
         case.finding(
-            f"The model is handed the tokens that it is to find: at all {answer.numbers['counted']:.0f} positions that the loss compares at, the target is the token of {answer.names[0] or 'the input'} there",
-            "Take the targets from the tokens as they were, and give the model a copy in which the chosen ones are masked.",
+            f"The model gets the tokens that it has to find: at all {answer.numbers['counted']:.0f} positions that the loss counts, the target is the token of {answer.names[0] or 'the input'}",
+            "Take the targets from the original tokens, and give the model a copy in which the chosen ones are masked.",
             step=answer.step,
             site="loss:value",
             source=answer.line,

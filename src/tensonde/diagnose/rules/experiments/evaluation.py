@@ -112,7 +112,7 @@ _AMISS = {
     ),
     "meaning": (
         "Training and evaluation targets do not mean the same",
-        "Look for classes that are numbered anew, columns in another order, another sign or another definition of the target on one of the two sides, or targets of other rows there.",
+        "Look for a difference between the two sides: how classes are numbered, the order of columns, the sign or the definition of the target, or targets of other rows.",
     ),
     "one target": (
         "One of several targets does not belong to its inputs, in training and evaluation",

@@ -114,10 +114,11 @@ def _filtered_finding(case: Case, fact: FilteredLoad) -> Finding:
     ),
 )
 def memory_without_values(case: Case) -> list[Finding]:
-    """`to_empty()` has given memory to parameters or buffers, as those of a model that was made on the meta device, and nothing has written to them when
-    the model is first called: they hold what the memory happened to hold.
+    """`to_empty()` gave memory to parameters or buffers, for example of a model created on the meta device, and nothing
+    has written to them when the model is first called: they hold whatever the memory held.
 
-    Silent for a bias, or any buffer, that is all zero, for that may be meant.
+    Silent for a bias or buffer that is all zero, and for a weight that is all zero if nothing beside it is unwritten:
+    zeros may be intended.
     """
     found = case.facts.emptied
     names = [one.name for one in found]

@@ -56,16 +56,17 @@ def _finding(case: Case, fact: ResumedFact, scheduler: SchedulerFact, rate: floa
 
 @rule("optimizer-state-not-read", severity="error", phase="optimizer")
 def not_read(case: Case) -> list[Finding]:
-    """A distributed checkpoint (`torch.distributed.checkpoint`) has the state of an optimizer. It is read into `optimizer.state_dict()` of an
-    optimizer that has not stepped, which has no tensors: nothing is read, without a word, and the training goes on with an empty state.
+    """A distributed checkpoint (`torch.distributed.checkpoint`) contains the state of an optimizer. It is read into the
+    `state_dict()` of an optimizer that has not stepped and so has no tensors. Nothing is read, no error is raised, and
+    the training continues with an empty state.
 
-    Silent where `get_state_dict` makes the state first, and where the training makes no step after the load.
+    Silent if `get_state_dict` creates the state first, or if no step follows the load.
     """
     return [
         case.finding(
-            f"The checkpoint has {fact.stored} values of the state of {fact.name}, and none is read: the state that it is read into is empty",
-            "dcp.load fills the tensors that it is given, and an optimizer that has not stepped has none. Take the states from "
-            "torch.distributed.checkpoint.state_dict.get_state_dict(model, optimizer), which makes them, and give them back with set_state_dict.",
+            f"None of the {fact.stored} values that the checkpoint has for {fact.name} is read: the optimizer's state is still empty",
+            "dcp.load only fills existing tensors, and an optimizer that has not stepped has none. Get the states from "
+            "torch.distributed.checkpoint.state_dict.get_state_dict(model, optimizer), which creates them, and apply them with set_state_dict.",
             step=fact.step,
             site="optimizer",
             source=fact.line,

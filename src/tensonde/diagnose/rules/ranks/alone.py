@@ -80,8 +80,9 @@ def own_gradients(world: World) -> Iterator[Finding]:
     "weights-of-one-rank-kept", severity="error", phase="optimizer", explains=("replicas-drift", "ranks-train-alone")
 )
 def one_rank_kept(world: World) -> Iterator[Finding]:
-    """Every rank steps all parameters, with the gradients of its own data, which nothing reduces; then one rank sends its weights to the others, in every
-    step. The ranks hold one model, and what the other ranks have learned in the step is overwritten."""
+    """Every rank steps all parameters with the gradients of its own data, and nothing reduces them. Then one rank sends
+    its weights to the others, in every step: what the other ranks learned in the step is overwritten.
+    """
     sending = _sending(world)
     if any(
         not one.scalar and not one.op.startswith(("broadcast", "barrier"))
@@ -100,10 +101,10 @@ def one_rank_kept(world: World) -> Iterator[Finding]:
     ]
     if apart:
         yield world.first.finding(
-            f"The ranks take over the weights of one rank in every step, and nothing reduces their gradients: what the other ranks learn of {some(sorted(apart), 3)} "
-            "is overwritten",
+            "One rank sends its weights to the others in every step, and nothing reduces the gradients: what the others learn is overwritten in "
+            f"{some(sorted(apart), 3)}",
             "Average the gradients before the step (dist.all_reduce, then divide by the number of ranks), or wrap the model in DistributedDataParallel. "
-            "Then weights that were sent once stay equal.",
+            "Then the weights stay equal after they were sent once.",
             site=f"{min(apart)}:grad",
             source=sending[0].line,
             evidence={"parameters": sorted(apart)[:8], "calls": sending[0].count},

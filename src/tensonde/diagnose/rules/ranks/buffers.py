@@ -44,8 +44,9 @@ def buffers(world: World) -> Iterator[Finding]:
 
 @world_rule("statistics-of-own-share", severity="warning")
 def own_statistics(world: World) -> Iterator[Finding]:
-    """`update_bn` has computed the running statistics of a model, as of averaged weights, on each rank from the batches of that rank alone; and the ranks run
-    it with equal weights and these different statistics."""
+    """`update_bn` computed the running statistics of a model, such as one with averaged weights, on each rank from that
+    rank's batches alone. The ranks run the model with equal weights but different statistics.
+    """
     if not world.replicas and not world.reduced:
         return
     tables = [{one.name: one for one in case.facts.evaluated_weights if one.statistics} for case in world.cases]
@@ -58,7 +59,7 @@ def own_statistics(world: World) -> Iterator[Finding]:
             continue  # other weights, which is worse
         if len({other.statistics[1] for other in found}) > 1:
             yield world.first.finding(
-                f"The ranks run {name} with different running statistics: update_bn has computed those of each rank from its own batches",
+                f"The ranks run {name} with different running statistics: on each rank, update_bn computed them from that rank's own batches",
                 "Give update_bn the same batches on all ranks, or average the running statistics over the ranks afterwards (dist.all_reduce, then divide by "
                 "the number of ranks).",
                 step=step,

@@ -93,8 +93,8 @@ def ready_twice(case: Case) -> Iterator[Finding]:
 
 @rule("tied-weight-sharded-apart", severity="error", phase="init", explains=("exception",))
 def tied_apart(case: Case) -> Iterator[Finding]:
-    """One weight has two names in the model, as an embedding that is also the head, and `fully_shard` was called for each of the two modules: each call wants to
-    manage the weight. torch refuses at the first forward; the finding names the call that took the second name.
+    """One weight has two names in the model, such as an embedding that is also the head, and `fully_shard` was called
+    for each of the two modules separately. torch refuses at the first forward; the finding names the second call.
     """
     event = raised(case)
     told = _SHARED.search(str(event.get("message", ""))) if event is not None else None
@@ -109,7 +109,7 @@ def tied_apart(case: Case) -> Iterator[Finding]:
         if one is not own and one.digest and (one.digest, one.shape) == (own.digest, own.shape)
     ]
     yield case.finding(
-        f"{told[1]} is tied to {some(tied, 2) if tied else 'another parameter'}, and fully_shard is called for the modules of both apart",
+        f"{told[1]} is tied to {some(tied, 2) if tied else 'another parameter'}, but fully_shard is called separately for their modules",
         "Shard both modules in one call, fully_shard([embedding, head]), or leave them to the call for the whole model.",
         step=None,
         site=f"{told[1]}:value",
